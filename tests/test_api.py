@@ -1,13 +1,14 @@
 """`import pellucid`: the commands as functions, with the same results and the same errors."""
 
+import ast
 import json
+import pickle
 import re
 import signal
 import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ import pellucid as library
 from pellucid import failpoints
 from pellucid.api import DrawingOptions
 from pellucid.config.arguments import checked
-from pellucid.errors import CheckpointError, ConfigError, DataError
+from pellucid.errors import START_OVER_OR_MOVE, CheckpointError, ConfigError, DataError, Option
 from pellucid.generation.sampling import Sampling
 
 ROOT = Path(__file__).parents[1]
@@ -111,25 +112,35 @@ def test_messages_speak_of_arguments_not_of_options(run, tmp_path):
         run.explain("The", attention="9.9")
 
 
-@pytest.mark.parametrize(
-    ("of_the_command", "of_python"),
-    [
-        ("train with swiglu, or export with --to hf", 'train with swiglu, or export with to="hf"'),
-        ("give --text FILE or --to another folder", "give text_file or to another folder"),
-        (
-            "to go on: `pellucid train a.yaml --resume`, or --resume",
-            "to go on: `pellucid train a.yaml --resume`, or resume=True",
-        ),
-    ],
-)
-def test_options_in_a_message_become_arguments_outside_of_commands(of_the_command, of_python):
+def test_an_error_speaks_of_options_until_it_leaves_a_function_of_the_library():
     @checked
-    def export(to: Literal["hf", "gguf"] = "hf", text_file: str = "", resume: bool = False) -> None:
-        raise ConfigError("model", "cannot be exported", of_the_command)
+    def export() -> None:
+        raise ConfigError(Option("--to gguf", 'to="gguf"'), "{} cannot be exported", START_OVER_OR_MOVE.after("wait"))
 
     with pytest.raises(ConfigError) as refused:
+        export.__wrapped__()
+    assert (
+        str(pickle.loads(pickle.dumps(refused.value)))
+        == str(refused.value)
+        == ("--to gguf: {} cannot be exported; wait, or start over with --overwrite or another --run-dir")
+    )
+    with pytest.raises(ConfigError) as refused:
         export()
-    assert refused.value.fix == of_python
+    assert str(refused.value) == (
+        'to="gguf": {} cannot be exported; wait, or start over with overwrite=True or another run_dir'
+    )
+
+
+def test_below_the_command_line_an_error_names_options_as_values():
+    """What stands in backquotes is a command to type, also for whoever uses Python."""
+    above = ("cli", "web", "course", "experiments")
+    for file in (ROOT / "src/pellucid").rglob("*.py"):
+        if file.relative_to(ROOT / "src/pellucid").parts[0] not in above:
+            for statement in ast.walk(ast.parse(file.read_text("utf-8"))):
+                if isinstance(statement, ast.Raise | ast.Assign):
+                    texts = [part.value for part in ast.walk(statement) if isinstance(part, ast.Constant)]
+                    options = re.findall(r"(?<![\w-])--[a-z]", re.sub("`[^`]*`", "", " ".join(map(str, texts))))
+                    assert not options or "Option(" in ast.unparse(statement), (file.name, ast.unparse(statement))
 
 
 def test_the_options_of_sampling_are_the_fields_of_sampling():

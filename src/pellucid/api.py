@@ -22,7 +22,7 @@ from pellucid.adapters.quantized import Format as QuantizedFormat
 from pellucid.checkpoint.run_directory import find_step_directory, run_of
 from pellucid.config.arguments import checked
 from pellucid.config.load import load_run_config
-from pellucid.config.overrides import Change
+from pellucid.config.overrides import Change, parse_override
 from pellucid.config.run import RunConfig
 from pellucid.config.shipped import find_run
 from pellucid.config.training import TrainConfig
@@ -90,11 +90,11 @@ def train(
     level (seed=1). overrides: any key by its path, {"optimizer.lr": 3e-4} or ["optimizer.lr=3e-4"].
     KeyboardInterrupt after Ctrl-C, once the run is saved.
     """
-    changes: list[str | Change] = [_setting(name, value) for name, value in settings.items()]
+    changes = [_setting(name, value) for name, value in settings.items()]
     if isinstance(overrides, Mapping):
         changes += [Change(tuple(key.split(".")), value, "overrides") for key, value in overrides.items()]
     else:
-        changes += overrides
+        changes += [parse_override(override, "overrides") for override in overrides]
     run_config = load_run_config(Path(config), changes)
     directory = Path(run_dir) if run_dir else RUNS_ROOT / run_config.name
     note = partial(print, file=sys.stderr, flush=True)

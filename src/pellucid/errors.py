@@ -3,8 +3,10 @@
 An error reads `WHERE: WHAT; HOW TO FIX IT`. The command line prints it after `error: ` and exits with the class's code.
 """
 
+from __future__ import annotations
+
 import errno
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 AnyError = TypeVar("AnyError", bound=BaseException)
 
@@ -37,18 +39,67 @@ FIX_OF_ERRNO = {
 MOST_CHARACTERS = 500  # of each part of an error, which may quote a file
 
 
+class Option(NamedTuple):
+    """An option of a command, and the argument that does the same in Python."""
+
+    command: str
+    python: str
+
+    def __str__(self) -> str:
+        return self.command
+
+
+RESUME = Option("--resume", "resume=True")
+OVERWRITE = Option("--overwrite", "overwrite=True")
+RUN_DIR = Option("--run-dir", "run_dir")
+CHECKPOINT = Option("--checkpoint", "checkpoint")
+TEXT_FILE = Option("--text FILE", "text_file")
+
+
+class Fix:
+    """What to do about an error, in words with `{}` for each option."""
+
+    def __init__(self, words: str, *options: Option) -> None:
+        self.words, self.options = words, options
+
+    def __str__(self) -> str:
+        return self.words.format(*self.options)
+
+    @property
+    def in_python(self) -> str:
+        return self.words.format(*(option.python for option in self.options))
+
+    def after(self, better: str) -> Fix:
+        """A better fix, or else this one."""
+        return Fix(f"{better}, or {self.words}", *self.options)
+
+
+CONTINUE = Fix("continue with {}", RESUME)
+START_OVER = Fix("start over with {}", OVERWRITE)
+START_OVER_OR_MOVE = Fix("start over with {} or another {}", OVERWRITE, RUN_DIR)
+
+
 class PellucidError(Exception):
-    """A fault that the user can fix: where it is, what it is, and how to fix it."""
+    """A fault that the user can fix: where it is, what it is, and how to fix it.
+
+    It speaks of a command's options until `speak_python`, which the functions of the API call.
+    """
 
     exit_code: int
 
     def __init_subclass__(cls, *, exit_code: int = 1) -> None:
         cls.exit_code = exit_code
 
-    def __init__(self, where: str, what: str, fix: str) -> None:
+    def __init__(self, where: str | Option, what: str, fix: str | Fix) -> None:
         # The three parts go to Exception so that an error survives copying between processes.
         super().__init__(where, what, fix)
-        self.where, self.what, self.fix = map(one_line, (where, what, fix))
+        self.where, self.what, self.fix = (one_line(str(part)) for part in (where, what, fix))
+
+    def speak_python(self) -> None:
+        """Name the arguments of a function, instead of the options of a command."""
+        where, _, fix = self.args
+        self.where = where.python if isinstance(where, Option) else self.where
+        self.fix = one_line(fix.in_python) if isinstance(fix, Fix) else self.fix
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}; {self.fix}"
@@ -89,7 +140,8 @@ class LostProcessError(PellucidError, exit_code=9):
 def explained(error: BaseException) -> BaseException:
     """A PellucidError for a full memory or a failing disk; any other error as it is."""
     if is_out_of_memory(error):
-        return OutOfMemoryError("memory", "it does not fit", f"{LESS_MEMORY}; for generate, --num-samples")
+        fewer_texts = Fix(f"{LESS_MEMORY}; for generate, {{}}", Option("--num-samples", "write fewer texts"))
+        return OutOfMemoryError("memory", "it does not fit", fewer_texts)
     if isinstance(error, OSError):
         fix = FIX_OF_ERRNO.get(error.errno or 0, "fix that and try again")
         return InputOutputError(str(error.filename or "disk"), error.strerror or str(error), fix)

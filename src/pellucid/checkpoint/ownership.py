@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pellucid.checkpoint.step_directory import FILES, MANIFEST, METRICS, SAMPLES, SNAPSHOTS, STEP_NAME
 from pellucid.config.yaml_source import parse_yaml, write_yaml
-from pellucid.errors import ConfigError
+from pellucid.errors import RUN_DIR, ConfigError, Fix
 from pellucid.files import discard, require_regular
 
 # It is there from the beginning of a run to its first save. So if there are logs, but neither it nor checkpoints, then
@@ -44,7 +44,7 @@ def require_own(folder: Path) -> None:
     if found and not _holds_run(folder):
         foreign = [path.name for path in found]
     if foreign:
-        names, fix = ", ".join(foreign[:3]), "name another folder with --run-dir, or move this away"
+        names, fix = ", ".join(foreign[:3]), Fix("name another folder with {}, or move this away", RUN_DIR)
         what = f"{names}: a run writes files of this name, and what is there is not of a run, or was edited"
         raise ConfigError(str(folder), what, fix)
 

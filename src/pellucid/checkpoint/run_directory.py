@@ -12,7 +12,7 @@ from pellucid.checkpoint.step_directory import SNAPSHOTS, STEP_NAME, SeenLog, St
 from pellucid.config.run import run_meant_by
 from pellucid.config.shipped import DEMO
 from pellucid.config.yaml_source import shortened
-from pellucid.errors import CheckpointError, InputOutputError, RunInUseError
+from pellucid.errors import CHECKPOINT, OVERWRITE, RUN_DIR, CheckpointError, Fix, InputOutputError, RunInUseError
 from pellucid.files import discard, sha256
 
 _log = logging.getLogger(__name__)
@@ -32,11 +32,11 @@ def locked(run_dir: Path) -> Iterator[None]:
         run_dir.mkdir(parents=True, exist_ok=True)
         lock.acquire(poll_interval=SECONDS_TO_WAIT / 10)
     except Timeout:
-        fix = "wait for it to end, or choose another --run-dir"
+        fix = Fix("wait for it to end, or choose another {}", RUN_DIR)
         raise RunInUseError(str(run_dir), "another process trains in this folder", fix) from None
     except OSError as error:
         what = f"cannot be written: {error.strerror}"
-        raise InputOutputError(str(run_dir), what, "choose another folder with --run-dir") from error
+        raise InputOutputError(str(run_dir), what, Fix("choose another folder with {}", RUN_DIR)) from error
     try:
         for folder in (run_dir, run_dir / SNAPSHOTS):
             sweep(folder)
@@ -145,7 +145,7 @@ def find_step_directory(run: Path, which: str) -> Path:
     choices = ", ".join(map(str, sorted(by_step)))
     if not steps:
         if choices:
-            raise CheckpointError(str(run), "no checkpoint here", f"it has snapshots: --checkpoint {choices}")
+            raise CheckpointError(str(run), "no checkpoint here", Fix("it has snapshots: {} " + choices, CHECKPOINT))
         raise no_run(run)
     if which == "latest":
         return run / step_name(steps[-1])
@@ -181,9 +181,9 @@ def no_intact_checkpoint(run: Path) -> CheckpointError:
     return CheckpointError(str(run), "no checkpoint is intact", get_again(run))
 
 
-def get_again(run: Path) -> str:
+def get_again(run: Path) -> str | Fix:
     """Advice for a run of which nothing can be used: train it again, but install the shipped one again."""
-    return "install Pellucid again" if run == DEMO else "train again with --overwrite"
+    return "install Pellucid again" if run == DEMO else Fix("train again with {}", OVERWRITE)
 
 
 def use_snapshot(snapshot: Path) -> str:

@@ -27,7 +27,7 @@ from torch import Tensor
 from pellucid import failpoints
 from pellucid.config.base import Section
 from pellucid.config.shipped import DEMO
-from pellucid.errors import CheckpointError, InputOutputError
+from pellucid.errors import RESUME, CheckpointError, Fix, InputOutputError
 from pellucid.files import require_regular, require_room, sha256, written_whole
 
 FORMAT_VERSION = 2
@@ -136,7 +136,9 @@ def write_checkpoint(run_dir: Path, checkpoint: Checkpoint) -> Path:
             failpoints.reached("rename checkpoint")
     except (OSError, SafetensorError) as error:
         what = f"checkpoint not saved: {getattr(error, 'strerror', None) or error}"
-        raise InputOutputError(str(final), what, "fix the disk or make room, then continue with --resume") from error
+        raise InputOutputError(
+            str(final), what, Fix("fix the disk or make room, then continue with {}", RESUME)
+        ) from error
     failpoints.reached("saved")
     return final
 

@@ -187,6 +187,6 @@ def verify(run: Run) -> None:
         fix = "`pellucid train --resume` continues from the newest intact one"
     else:
         others = [fix for fix in fixes if fix != USE_ANOTHER]  # what is missing may be brought back
-        fix = use_snapshot(intact[-1]) if intact else (*others, get_again(run))[0]
+        fix = use_snapshot(intact[-1]) if intact else str((*others, get_again(run))[0])
     what = f"{len(directories) - len(intact)} of {len(directories)} checkpoints cannot be used"
     raise CheckpointError(str(run), what, fix)

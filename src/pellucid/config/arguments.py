@@ -2,9 +2,8 @@
 
 import difflib
 import inspect
-import re
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache, wraps
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar, get_args, get_type_hints
@@ -31,7 +30,7 @@ R = TypeVar("R")
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """A decorator that checks arguments before the call: ConfigError for a wrong name, type or choice.
 
-    Other errors then name arguments instead of the command's options: `resume=True` instead of `--resume`.
+    Other errors then name arguments instead of a command's options.
     """
 
     @wraps(function)
@@ -47,9 +46,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except PellucidError as error:
-            error.where, error.what, error.fix = (
-                _as_arguments(part, types) for part in (error.where, error.what, error.fix)
-            )
+            error.speak_python()
             raise
 
     return call
@@ -109,22 +106,3 @@ def _check(name: str, value: Any, type_: Any) -> None:
         fixes = {FIXES.get(each["type"], "give another value").format(**each.get("ctx", {})): None for each in faults}
         fix = " or ".join(fixes).replace(" or give ", " or ")
         raise ConfigError(name, f"{reprlib.repr(value)} {what}", fix) from None
-
-
-def _as_arguments(text: str, types: Mapping[str | None, Any]) -> str:
-    """An error text with arguments for options: `--resume` becomes `resume=True`, `--text FILE` `text_file`."""
-
-    def argument(option: re.Match[str]) -> str:
-        if option["command"]:
-            return option[0]
-        name, value = option["name"].replace("-", "_"), option["value"] or ""
-        name = min((each for each in types if each and each.startswith(name)), key=len, default="")
-        if not name:
-            return option[0]
-        if value in get_args(types[name]):
-            return f'{name}="{value}"'
-        text = f"{name}=True" if types[name] is bool else name
-        return text if not value or value.isupper() else f"{text} {value}"
-
-    option = r"(?P<command>`[^`]*`)|(?<!\S)--(?P<name>[a-z][a-z-]*)(?: (?P<value>\w+)\b)?"
-    return re.sub(option, argument, text).replace("command line: ", "")

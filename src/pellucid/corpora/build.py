@@ -13,7 +13,7 @@ from pellucid.config.data import (
 )
 from pellucid.config.languages import FablesConfig, GrammarConfig, InstructionsConfig
 from pellucid.corpora.corpus import Corpus
-from pellucid.errors import DataError
+from pellucid.errors import DataError, Fix, Option
 
 DOWNLOADS = Path("data", "downloads")
 
@@ -62,8 +62,10 @@ def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
 
             return PreferencesCorpus(**options)
         case NoCorpusConfig():
-            fix = "name some: --text to evaluate or embed, --prompt to explain; to train, write a config with"
-            raise DataError("corpus", "this run has no text of its own", f"{fix} start_from: RUN and a corpus")
+            words = "name some: {} to evaluate or embed, {} to explain; to train, write a config with"
+            text, prompt = Option("--text", "text_file or texts"), Option("--prompt", "text")
+            fix = Fix(f"{words} start_from: RUN and a corpus", text, prompt)
+            raise DataError("corpus", "this run has no text of its own", fix)
         case _:  # what is left are the languages of symbols, as the type of `build_language` demands
             from pellucid.corpora.symbols import SumsCorpus, SymbolCorpus
             from pellucid.languages.build import build_language

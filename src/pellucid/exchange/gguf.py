@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pellucid.config.model import DecoderConfig
-from pellucid.errors import ConfigError, InputOutputError
+from pellucid.errors import ConfigError, Fix, InputOutputError, Option
 from pellucid.exchange.architectures import to_hugging_face, used_biases
 from pellucid.exchange.knobs import knobs_of, require_all_told
 from pellucid.exchange.precision import Precision, rounded
@@ -46,7 +46,7 @@ LLAMA: Keys = {
 }
 KEYS = {"gpt2": GPT2, "llama": LLAMA, "qwen2": LLAMA, "qwen3": LLAMA}
 QWEN3_HEAD_WIDTH = 128  # transformers assumes this for a qwen3, and ignores the file's key_length
-OR_HF = "or export with --to hf"
+EXPORT_TO_HF = Fix("export with {}", Option("--to hf", 'to="hf"'))
 NORMAL, CONTROL, USER_DEFINED = 1, 3, 4  # types of tokens
 
 
@@ -93,27 +93,27 @@ def as_gguf(config: DecoderConfig, tensors: Tensors, vocab_size: int) -> tuple[s
     if config.position.type in ("learned", "sinusoidal"):
         if config.activation != "gelu_tanh":
             what = f"with {config.position.type} positions a GGUF is a GPT-2, which has no {config.activation}"
-            raise ConfigError("model.activation", what, f"train with gelu_tanh, {OR_HF}")
+            raise ConfigError("model.activation", what, EXPORT_TO_HF.after("train with gelu_tanh"))
     elif (config.position.type, config.norm, config.activation) != ("none", "layer_norm", "gelu_tanh"):
         if config.activation not in ("relu_squared", "swiglu"):
             what = f"without learned positions a GGUF is a llama or a qwen3, which have no {config.activation}"
-            raise ConfigError("model.activation", what, f"train with swiglu or relu_squared, {OR_HF}")
+            raise ConfigError("model.activation", what, EXPORT_TO_HF.after("train with swiglu or relu_squared"))
         biases = used_biases(tensors)
         if biases - {"queries_keys_values"} or (biases and config.qk_norm):
             what = "the llama and the qwen3 of GGUF have no biases, "
             what += "and its qwen2 has only those of queries, keys and values"
-            raise ConfigError("model.bias", what, f"train with false, {OR_HF}")
+            raise ConfigError("model.bias", what, EXPORT_TO_HF.after("train with false"))
         width = QWEN3_HEAD_WIDTH if config.qk_norm else None
         config, tensors = as_llama(config, tensors, width)
     hf_config, hf_tensors = to_hugging_face(config, tensors, vocab_size)
     architecture: str = hf_config["model_type"]
     if architecture not in KEYS:
         knob = "feed_forward" if config.feed_forward.type == "moe" else "attention"
-        raise ConfigError(f"model.{knob}", f"no {architecture} is written as GGUF here", OR_HF.removeprefix("or "))
-    require_all_told(config, _told(architecture, config), f"the {architecture} of GGUF", OR_HF.removeprefix("or "))
+        raise ConfigError(f"model.{knob}", f"no {architecture} is written as GGUF here", EXPORT_TO_HF)
+    require_all_told(config, _told(architecture, config), f"the {architecture} of GGUF", EXPORT_TO_HF)
     if architecture == "qwen2" and head_width(config) * config.n_heads != config.d_model:
         what = f"the qwen2 of GGUF has heads of d_model / n_heads, and here they are {head_width(config)} wide"
-        raise ConfigError("model.head_width", what, f"train without biases, {OR_HF}")
+        raise ConfigError("model.head_width", what, EXPORT_TO_HF.after("train without biases"))
     return architecture, config, hf_tensors
 
 
@@ -135,7 +135,7 @@ def _library() -> Any:
         import gguf
     except ImportError:
         fix = "pip install 'pellucid[gguf]'"
-        raise ConfigError("--to gguf", "the package gguf is not installed", fix) from None
+        raise ConfigError(Option("--to gguf", 'to="gguf"'), "the package gguf is not installed", fix) from None
     return gguf
 
 
@@ -195,14 +195,14 @@ def _add_vocabulary(writer: Any, tokenizer: Tokenizer) -> None:
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in saved["model"]["merges"]]
     if not merges:  # the library cannot write an empty list, and programs need the list
         raise ConfigError(
-            "tokenizer.type", "GGUF needs merges, and this vocabulary has none", f"train with bpe, {OR_HF}"
+            "tokenizer.type", "GGUF needs merges, and this vocabulary has none", EXPORT_TO_HF.after("train with bpe")
         )
     cuts, added_tokens = saved["pre_tokenizer"] or {}, saved["added_tokens"]
     as_gpt2 = cuts.get("type") == "ByteLevel" and cuts["use_regex"] and not cuts["add_prefix_space"]
     anywhere = all(not token[rule] for token in added_tokens for rule in ("single_word", "lstrip", "rstrip"))
     if not (as_gpt2 and anywhere) or saved["normalizer"] is not None or saved["model"].get("ignore_merges"):
         what = "it cuts text into words in another way than GPT-2, the only one that is written as GGUF here"
-        raise ConfigError("tokenizer", what, OR_HF.removeprefix("or "))
+        raise ConfigError("tokenizer", what, EXPORT_TO_HF)
     token_of = {id_: token for token, id_ in saved["model"]["vocab"].items()}
     type_of = dict.fromkeys(token_of, NORMAL)
     for added in added_tokens:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pellucid.config.base import flat
 from pellucid.config.model import DecoderConfig
-from pellucid.errors import ConfigError
+from pellucid.errors import ConfigError, Fix
 from pellucid.model.build import head_width
 
 ONLY_FOR_TRAINING = {"dropout", "embedding_std", "zero_init_projections", "copying_init"}
@@ -29,7 +29,7 @@ def knobs_of(config: DecoderConfig) -> dict[str, Any]:
     return knobs
 
 
-def require_all_told(config: DecoderConfig, told: Mapping[str, Any], by: str, fix: str) -> None:
+def require_all_told(config: DecoderConfig, told: Mapping[str, Any], by: str, fix: str | Fix) -> None:
     """Raise ConfigError, naming the knob, unless what an export tells is the whole decoder."""
     for knob, value in knobs_of(config).items():
         if knob not in told or told[knob] != value:

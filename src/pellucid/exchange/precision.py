@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pellucid.errors import ConfigError
+from pellucid.errors import ConfigError, Fix, Option
 
 Precision = Literal["fp32", "bf16", "fp16"]
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -16,6 +16,7 @@ def rounded(name: str, tensor: Tensor, precision: Precision) -> Tensor:
     converted = tensor.to(DTYPES[precision])
     if not converted.isfinite().all():
         most = f"{torch.finfo(converted.dtype).max:,.6g}"
-        fix = "export another checkpoint" if precision == "fp32" else "export with --precision fp32"
-        raise ConfigError(f"--precision {precision}", f"{name} holds numbers beyond {most}", fix)
+        as_fp32, asked = (Option(f"--precision {each}", f'precision="{each}"') for each in ("fp32", precision))
+        fix = Fix("export another checkpoint") if precision == "fp32" else Fix("export with {}", as_fp32)
+        raise ConfigError(asked, f"{name} holds numbers beyond {most}", fix)
     return converted

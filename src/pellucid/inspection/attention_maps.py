@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pellucid.errors import ConfigError
+from pellucid.errors import ConfigError, Option
 from pellucid.tokenizer.pieces import visible
 
+ATTENTION = Option("--attention", "attention")
 Weights = NDArray[np.float32]
 
 SHADES, SHADE_EDGES = "·░▒▓█", (0.05, 0.15, 0.4, 0.7)
@@ -47,12 +48,12 @@ def attention_maps(texts: Sequence[str], attention_LHTS: Tensor, which: str = "a
     }
     if which != "all" and which not in heads:
         fix = f"use all, or LAYER.HEAD from 0.0 to {list(heads)[-1]}"
-        raise ConfigError("--attention", f"there is no head {which!r}", fix)
+        raise ConfigError(ATTENTION, f"there is no head {which!r}", fix)
     maps = heads if which == "all" else {which: heads[which]}
     for name, weights_TS in maps.items():
         if not np.allclose(weights_TS.sum(axis=1), 1, atol=0.01):
             what = f"the weights of head {name} do not sum to 1, as can happen in linear attention with RoPE"
-            raise ConfigError("--attention", what, "ask for a head of a layer without RoPE")
+            raise ConfigError(ATTENTION, what, "ask for a head of a layer without RoPE")
     return AttentionMaps(list(map(visible, texts)), maps)
 
 

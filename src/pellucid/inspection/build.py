@@ -8,7 +8,7 @@ from pellucid.config.data import CONVERSATIONS, READ_FROM_FILES, CorpusConfig
 from pellucid.config.languages import DrawnSection
 from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece
 from pellucid.corpora.fables import FablesCorpus
-from pellucid.errors import CheckpointError, ConfigError, DataError
+from pellucid.errors import CheckpointError, ConfigError, DataError, Fix, Option
 from pellucid.inspection.attention_maps import attention_maps
 from pellucid.inspection.attribution import HeadTable, attribute
 from pellucid.inspection.embed import Embeddings, Layer, Pooling, embed
@@ -27,6 +27,8 @@ from pellucid.inspection.probe import ProbeTable, probe
 from pellucid.inspection.trace import require_decoder, trace_text
 from pellucid.languages.fables.told import PROPERTIES
 from pellucid.trained import TrainedModel
+
+COLOUR = Option("--colour", "colour")
 
 
 def explain_run(
@@ -78,7 +80,11 @@ def held_out_texts(trained: TrainedModel, corpus: Corpus, most: int) -> list[str
     beginnings = (beginning_that_fits(tokenizer, each.text, length - 1) for each in documents)  # after the end_of_text
     texts = list(islice(filter(None, beginnings), most))
     if not texts:
-        raise DataError("the corpus", "no document is held out that fits into the context", "give one with --text")
+        raise DataError(
+            "the corpus",
+            "no document is held out that fits into the context",
+            Fix("give one with {}", Option("--text", "text")),
+        )
     return texts
 
 
@@ -89,9 +95,9 @@ def property_of_texts(trained: TrainedModel, texts: Sequence[str], name: str | N
         return None
     name = name or "plot"
     if name not in PROPERTIES:
-        raise ConfigError("--colour", f"there is no property {name!r}", f"choose one of {', '.join(PROPERTIES)}")
+        raise ConfigError(COLOUR, f"there is no property {name!r}", f"choose one of {', '.join(PROPERTIES)}")
     try:
-        properties_of_texts = list(map(fables_of(trained, "--colour").told_by, texts))
+        properties_of_texts = list(map(fables_of(trained, COLOUR).told_by, texts))
     except DataError:
         if is_asked:
             raise
@@ -150,7 +156,7 @@ def knows_skills(corpus: CorpusConfig) -> bool:
     return isinstance(corpus, DrawnSection) and corpus.type not in CONVERSATIONS
 
 
-def fables_of(trained: TrainedModel, where: str) -> FablesCorpus:
+def fables_of(trained: TrainedModel, where: str | Option) -> FablesCorpus:
     """The run's corpus. ConfigError unless it is Fables."""
     corpus = trained.corpus()
     if not isinstance(corpus, FablesCorpus):

@@ -21,12 +21,13 @@ from safetensors.numpy import save
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from pellucid.errors import ConfigError, DataError
+from pellucid.errors import ConfigError, DataError, Option
 from pellucid.files import written_whole
 from pellucid.model.language_model import LanguageModel, eval_mode
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.pieces import token_text, visible
 
+LAYER = Option("--layer", "layer")
 Floats = NDArray[np.float32]
 Pooling = Literal["mean", "last"]
 Layer = int | Literal["last"]
@@ -69,7 +70,9 @@ class Embeddings:
     def save(self, file: Path) -> None:
         """Save as .npz (arrays `vectors`, `texts`, `text_numbers`) or .safetensors (with the texts in its metadata)."""
         if file.suffix not in (".npz", ".safetensors"):
-            raise ConfigError("--output", f"{file} is neither .npz nor .safetensors", "end its name with one of them")
+            raise ConfigError(
+                Option("--output", "file"), f"{file} is neither .npz nor .safetensors", "end its name with one of them"
+            )
         numbers = np.array(self.text_numbers, dtype=np.int64)
         with written_whole(file) as draft, draft.open("wb") as out:
             if file.suffix == ".npz":
@@ -84,7 +87,7 @@ def layer_named(name: str) -> Layer:
     if name == "last":
         return "last"
     if not name.isdecimal():
-        raise ConfigError("--layer", f"there is no layer {name!r}", "give a number from 0, or last")
+        raise ConfigError(LAYER, f"there is no layer {name!r}", "give a number from 0, or last")
     return int(name)
 
 
@@ -118,7 +121,7 @@ def vectors_of_tokens(
     for layers in layers_of_texts(model, tokenizer, texts):
         if layer != "last" and layer not in range(len(layers)):
             what = f"there is no layer {layer} in this model"
-            raise ConfigError("--layer", what, f"choose from 0 to {len(layers) - 1}, or last")
+            raise ConfigError(LAYER, what, f"choose from 0 to {len(layers) - 1}, or last")
         yield layers[-1 if layer == "last" else layer]
 
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece
 from pellucid.data.truth import UNWRITABLE, Distribution, TokenTruth, skill_characters
-from pellucid.errors import ConfigError
+from pellucid.errors import ConfigError, Option
 from pellucid.evaluation.skills import skill_table
 from pellucid.inspection.explain_truth import TextTruth, truth_of_text
 from pellucid.inspection.explanation import NO_TOKEN, Candidate, Explanation, Forecast, TokenRow
@@ -47,7 +47,9 @@ def validation_document(corpus: Corpus, number: int, tokenizer: Tokenizer, conte
     for n_documents, document in enumerate(validation_documents(corpus, tokenizer, context_length), 1):
         if n_documents == number:
             return document
-    raise ConfigError("--fable", f"{number} is more than the {n_documents} that are held out", "choose another")
+    raise ConfigError(
+        Option("--fable", "number"), f"{number} is more than the {n_documents} that are held out", "choose another"
+    )
 
 
 def validation_documents(corpus: Corpus, tokenizer: Tokenizer, context_length: int) -> Iterator[Piece]:

@@ -15,7 +15,7 @@ from pellucid.corpora.build import DOWNLOADS, build_corpus
 from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.data.prepare import fingerprint_of, read_manifest
 from pellucid.data.prepared import PreparedData, opened, text_as_tokens
-from pellucid.errors import CheckpointError, ConfigError, PellucidError
+from pellucid.errors import TEXT_FILE, CheckpointError, ConfigError, Fix, Option, PellucidError
 from pellucid.evaluation.answers import AnswerTable, answer_table, judge_answers
 from pellucid.evaluation.loss import Evaluation, evaluate_tokens
 from pellucid.objectives.task import Validation
@@ -63,7 +63,9 @@ def evaluate_on_own_text(
     is_asked = trained.config.corpus.type == "instructions" and trained.config.objective.type != "reward_model"
     if n_answers and not is_asked:
         what = "only of a model that follows instructions about fables is it known if it obeys"
-        raise ConfigError("--answers", what, "leave it out, or take a run of corpus.type instructions")
+        raise ConfigError(
+            Option("--answers", "answers"), what, "leave it out, or take a run of corpus.type instructions"
+        )
     data = data_of_trained(trained, data_root, where)
     evaluation = evaluate(trained.config, data, trained.model, precision)
     n_answers = N_ANSWERS if n_answers is None and is_asked else n_answers
@@ -75,7 +77,7 @@ def data_of_trained(trained: TrainedModel, data_root: Path, where: str) -> Prepa
     data = data_of_run(trained.config, trained.data_fingerprint, data_root)
     if data is None or data.tokenizer.to_json() != trained.tokenizer.to_json():
         what = f"its corpus has changed, and its tokens are no longer in {data_root}"
-        raise CheckpointError(where, what, "bring the text back as it was, or score any text with --text FILE")
+        raise CheckpointError(where, what, Fix("bring the text back as it was, or score any text with {}", TEXT_FILE))
     return data
 
 
@@ -110,10 +112,13 @@ def evaluate_on(trained: TrainedModel, precision: Precision, other: Path, data_r
         data = prepare_data(load_run_config(find_config(other)), data_root)
     if data is None:
         what = f"its corpus has changed, and its tokens are no longer in {data_root}"
-        raise CheckpointError(str(other), what, "bring the text back as it was, or score any text with --text FILE")
+        raise CheckpointError(
+            str(other), what, Fix("bring the text back as it was, or score any text with {}", TEXT_FILE)
+        )
     if trained.tokenizer.to_json() not in (data.tokenizer.to_json(), data.tokenizer.with_chat_tokens().to_json()):
         what = "its text was made into tokens of another vocabulary than that of the run"
-        raise ConfigError("--on", f"{other}: {what}", "name the run that it started from, or a text with --text FILE")
+        fix = Fix("name the run that it started from, or a text with {}", TEXT_FILE)
+        raise ConfigError(Option("--on", "on"), f"{other}: {what}", fix)
     return evaluate(trained.config, data, trained.model, precision)
 
 

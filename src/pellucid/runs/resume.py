@@ -11,7 +11,16 @@ from pellucid.checkpoint.step_directory import METRICS, SNAPSHOTS, Checkpoint, r
 from pellucid.config.base import flat
 from pellucid.config.run import RunConfig
 from pellucid.config.training import WarmupStableDecayConfig
-from pellucid.errors import CheckpointError, ConfigError
+from pellucid.errors import (
+    OVERWRITE,
+    RESUME,
+    RUN_DIR,
+    START_OVER,
+    START_OVER_OR_MOVE,
+    CheckpointError,
+    ConfigError,
+    Fix,
+)
 from pellucid.files import discard
 from pellucid.trained import config_of
 from pellucid.training.schedules import build_schedule, common_steps
@@ -29,8 +38,8 @@ OPERATIONAL = (
 def require_no_run(run_dir: Path) -> None:
     """Raise ConfigError if the folder holds a run already, so that a forgotten option loses no training."""
     if steps_in(run_dir) or (run_dir / "metrics.jsonl").exists():
-        fix = "add --resume to continue it, --overwrite to start over, or name=OTHER or --run-dir for another folder"
-        raise ConfigError(str(run_dir), "there is a run in this folder", fix)
+        words = "add {} to continue it, {} to start over, or name=OTHER or {} for another folder"
+        raise ConfigError(str(run_dir), "there is a run in this folder", Fix(words, RESUME, OVERWRITE, RUN_DIR))
 
 
 def newest_intact_checkpoint(run_dir: Path, at_most: int | None = None) -> tuple[Checkpoint, Path] | None:
@@ -57,8 +66,7 @@ def newest_intact_checkpoint(run_dir: Path, at_most: int | None = None) -> tuple
     has_trained = (run_dir / METRICS).exists() or steps_in(run_dir / SNAPSHOTS)
     if has_trained and not (run_dir / NOT_SAVED_YET).exists():
         what = "there is the log of a run here, but none of its checkpoints"
-        fix = "bring its newest step-… folder back, or start over with --overwrite or another --run-dir"
-        raise CheckpointError(str(run_dir), what, fix)
+        raise CheckpointError(str(run_dir), what, START_OVER_OR_MOVE.after("bring its newest step-… folder back"))
     return None
 
 
@@ -72,7 +80,7 @@ def checkpoint_for_steps(config: RunConfig, newest: tuple[Checkpoint, Path], run
     before, now = config_of(checkpoint, str(directory)).train.steps, config.train.steps
     if checkpoint.state.step > now:
         what = f"the run has made {checkpoint.state.step:,} steps, and train.steps is {now:,}"
-        raise CheckpointError(str(directory), what, "ask for more steps, or train in another --run-dir")
+        raise CheckpointError(str(directory), what, Fix("ask for more steps, or train in another {}", RUN_DIR))
     if before == now:
         return newest
     old, new = (build_schedule(config.schedule, steps) for steps in (before, now))
@@ -119,7 +127,7 @@ def require_same_run(config: RunConfig, checkpoint: Checkpoint, where: str) -> N
     if keys:
         differences = [f"{key} was {json.dumps(before.get(key))}, is {json.dumps(now.get(key))}" for key in keys]
         more = f", and {len(differences) - 3} more" if len(differences) > 3 else ""
-        fix = "take these changes back, or start over with --overwrite or another --run-dir"
+        fix = START_OVER_OR_MOVE.after("take these changes back")
         raise CheckpointError(where, f"the config has changed: {', '.join(differences[:3])}{more}", fix)
 
 
@@ -127,17 +135,16 @@ def require_same_data(fingerprint: str, tokenizer_json: str, checkpoint: Checkpo
     """Raise CheckpointError if the corpus or the vocabulary has changed since the checkpoint was written."""
     if checkpoint.state.data_fingerprint != fingerprint:
         what = f"the corpus has changed (fingerprint was {checkpoint.state.data_fingerprint}, is {fingerprint})"
-        fix = "bring the old text back, or start over with --overwrite or another --run-dir"
-        raise CheckpointError(where, what, fix)
+        raise CheckpointError(where, what, START_OVER_OR_MOVE.after("bring the old text back"))
     if checkpoint.tokenizer_json != tokenizer_json:
-        fix = "delete the prepared data, so that it is made again, or start over with --overwrite"
+        fix = START_OVER.after("delete the prepared data, so that it is made again")
         raise CheckpointError(where, "the tokenizer has changed since this was saved", fix)
 
 
 def require_same_reward(digest: str | None, checkpoint: Checkpoint, where: str) -> None:
     """Raise CheckpointError if the reward model has changed since the checkpoint was written."""
     if checkpoint.state.reward_sha256 not in (None, digest):  # older checkpoints do not record it
-        fix = "bring its checkpoint back, or name it as RUN@STEP if it is still there; or start over with --overwrite"
+        fix = START_OVER.after("bring its checkpoint back, name it as RUN@STEP if it is still there")
         raise CheckpointError(where, "the reward model of objective.reward.run has changed since this was saved", fix)
 
 

@@ -8,7 +8,7 @@ from pellucid.checkpoint.training_state import first_not_finite
 from pellucid.config.base import flat
 from pellucid.config.model import DecoderConfig, LearnedConfig, ModelConfig
 from pellucid.config.run import NEEDS_REFERENCE, RunConfig
-from pellucid.errors import CheckpointError, ConfigError
+from pellucid.errors import START_OVER, CheckpointError, ConfigError
 from pellucid.tokenizer import Tokenizer
 from pellucid.trained import Base, find_base, weights_to_start_from
 
@@ -38,7 +38,7 @@ def base_of(config: RunConfig, resume_from: tuple[Checkpoint, Path] | None) -> B
     if resume_from:
         checkpoint, directory = resume_from
         if checkpoint.state.base_sha256 is None:
-            raise CheckpointError(str(directory), "does not tell what it started from", "start over with --overwrite")
+            raise CheckpointError(str(directory), "does not tell what it started from", START_OVER)
         base = read_base(find_base(config.base_run[0], checkpoint.state.base_sha256, directory))
     else:
         base = read_base(find_step_directory(*config.base_run))

@@ -29,10 +29,9 @@ from torch.distributed.rendezvous import rendezvous
 from torch.multiprocessing.spawn import ProcessContext, ProcessExitedException, ProcessRaisedException, start_processes
 from tqdm import tqdm
 
-from pellucid.errors import ConfigError, LostProcessError
+from pellucid.errors import CONTINUE, ConfigError, LostProcessError
 from pellucid.runtime.processes import stop_signals, without_user_script
 
-CONTINUE = "continue with --resume"  # what to do when a process is lost
 # Other ranks wait for hours while a large corpus is prepared, but only minutes for a rank that hangs.
 LONGEST_PREPARATION, LONGEST_SILENCE = timedelta(days=7), timedelta(minutes=10)
 SHORTEST_PATIENCE = timedelta(seconds=60)  # to wait for a process on the same machine, which should answer at once
