@@ -57,7 +57,7 @@ TEXT_FILE = Option("--text FILE", "text_file")
 
 
 class Fix:
-    """What to do about an error, in words with `{}` for each option."""
+    """A way out of an error: words with `{}` for each option."""
 
     def __init__(self, words: str, *options: Option) -> None:
         self.words, self.options = words, options
