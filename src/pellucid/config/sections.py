@@ -47,6 +47,6 @@ def keys_left_out(data: dict[str, Any], new_type: object, possible: Sections) ->
 
 
 def _choices(section: type[Section], key: str) -> object:
-    """What restricts the values of a key, except that a list may not be empty."""
+    """All that restricts the values of a key, except that a list may not be empty."""
     field = section.model_fields.get(key)
     return field and (field.annotation, [each for each in field.metadata if not hasattr(each, "min_length")])
