@@ -1,9 +1,7 @@
-"""What a server refuses before it looks at a request, and the clients that it does not wait for."""
+"""What a server refuses before it looks at a request."""
 
 import asyncio
-import json
 import socket
-import threading
 from pathlib import Path
 
 import httpx
@@ -15,7 +13,6 @@ from pellucid.errors import CheckpointError, InputOutputError
 from pellucid.web import server
 from pellucid.web.app import make_app
 from pellucid.web.limits import install_limits
-from serving import GIVES_UP_AFTER_SECONDS, served
 
 OURS = {"host": "127.0.0.1:8000"}
 
@@ -46,10 +43,6 @@ def small_app(host: str = "127.0.0.1") -> FastAPI:
     @app.get("/vanished")
     def vanished() -> None:
         Path("checkpoints/none").read_bytes()
-
-    @app.get("/much")
-    def much() -> dict[str, str]:
-        return {"much": "x" * 10_000_000}
 
     install_limits(app, host)
     return app
@@ -152,54 +145,6 @@ def test_unknown_paths_and_methods_and_a_run_that_is_gone_have_that_shape_too():
     assert gone.json()["error"]["message"] == "checkpoints/fables: is gone; bring it back"
     vanished = ask(app, "GET", "/vanished")
     assert (vanished.status_code, code_of(vanished)) == (503, None)
-
-
-def until_closed(client: socket.socket) -> bytes:
-    client.settimeout(GIVES_UP_AFTER_SECONDS)
-    received = b""
-    while piece := client.recv(65536):
-        received += piece
-    return received
-
-
-def test_a_client_that_is_too_slow_or_no_client_is_cut_off(monkeypatch):
-    at_once, soon, later = GIVES_UP_AFTER_SECONDS, 0.3, 1.0  # the last time also lets a busy machine read what has come
-    with served(small_app()) as address:
-        begun = {
-            b"": (b"408", soon),
-            b"GET / HT": (b"408", soon),
-            b"POST /length HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\nx": (b"", later),
-            b"no HTTP at all\r\n\r\n": (b"400", at_once),
-            b"GET / HTTP/1.1\r\nx-long: " + b"x" * 20_000: (b"431", at_once),
-        }
-        for beginning, (status, patience) in begun.items():
-            monkeypatch.setattr(server, "REQUEST_SECONDS", patience)
-            with socket.create_connection(address) as client:
-                client.sendall(beginning)
-                received = until_closed(client)
-            assert received[9:12] == status
-            if received:
-                assert json.loads(received.partition(b"\r\n\r\n")[2])["error"]["message"]
-
-
-def test_a_client_that_does_not_read_its_answer_is_cut_off_and_one_that_reads_is_not(monkeypatch):
-    is_cut_off, lost = threading.Event(), server.TimedProtocol.connection_lost
-    monkeypatch.setattr(
-        server.TimedProtocol, "connection_lost", lambda self, error: (lost(self, error), is_cut_off.set())
-    )
-    with served(small_app()) as address, socket.create_connection(address) as client:
-        monkeypatch.setattr(server, "REQUEST_SECONDS", 0.3)
-        client.sendall(b"GET /much HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        assert is_cut_off.wait(GIVES_UP_AFTER_SECONDS)
-        monkeypatch.setattr(server, "REQUEST_SECONDS", GIVES_UP_AFTER_SECONDS)
-        assert len(httpx.get(f"http://127.0.0.1:{address[1]}/much", timeout=60).content) > 10_000_000
-        received = b""
-        with pytest.raises(ConnectionError):  # noqa: PT012
-            while True:
-                received += (piece := client.recv(65536))
-                if not piece:
-                    raise ConnectionError("closed")
-        assert len(received) < 10_000_000
 
 
 def test_a_port_that_is_taken_is_one_error():

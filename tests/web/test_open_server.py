@@ -22,8 +22,8 @@ def test_a_server_that_others_reach_says_that_it_has_no_password(fables_run, mon
     assert (f"http://192.0.2.7:{port}/" in said) == says
 
 
-def test_a_server_that_is_stopped_while_a_page_listens_says_nothing_of_it():
-    """uvicorn logs this of an event stream, which has no end."""
+def test_a_server_that_is_stopped_while_it_writes_says_nothing_of_it():
+    """uvicorn logs this of an answer that it cuts off."""
     said = "ASGI callable returned without completing response."
     assert not server.is_fault(logging.makeLogRecord({"msg": said, "levelno": logging.ERROR}))
     assert server.is_fault(logging.makeLogRecord({"msg": "something else", "levelno": logging.ERROR}))

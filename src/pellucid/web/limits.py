@@ -2,8 +2,6 @@
 
 A page of any site can send requests to 127.0.0.1 from your browser, and by a name that resolves to 127.0.0.1 even make
 them look like requests of the same site ("DNS rebinding"). The headers Origin and Host give both away.
-
-Slow clients are cut off one layer below, in `server.py`.
 """
 
 import re
