@@ -649,19 +649,17 @@ def test_explain_reads_prompts_that_the_grammar_can_and_cannot_write(fables_run:
     assert_one_error_line(both, 2, "--fable and a prompt exclude each other")
 
 
-def test_explain_writes_a_page(fables_run: Path, pellucid, tmp_path: Path):
-    page = tmp_path / "fable.html"
-    written = pellucid("explain", fables_run, "--html", page)
-    assert written.exit_code == 0, written.stderr
-    assert written.stdout == ""
-    assert f"wrote {page}" in written.stderr
-    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
-    refused = pellucid("explain", fables_run, "--html", tmp_path / "absent" / "fable.html")
-    assert_one_error_line(refused, 5, f"{tmp_path / 'absent' / 'fable.html'}: ")
-    assert_one_error_line(pellucid("explain", fables_run, "--html", "."), 5, ".: Is a directory")
+def test_explain_writes_the_microscope_of_the_text(fables_run: Path, pellucid, tmp_path: Path, monkeypatch):
+    exported = []
+    monkeypatch.setattr("pellucid.cli.looking.export_runs", lambda *given: exported.append(given))
+    options = ("--html", tmp_path / "fable.html", "--checkpoint", "5")
+    shown = json.loads(pellucid("explain", fables_run, "--fable", "2", "--json", *options).stdout)
+    assert pellucid("explain", fables_run, "--prompt", "Once", *options).stdout == ""
+    step, file = fables_run / "step-00000005", tmp_path / "fable.html"
+    assert exported == [([step], file, shown["text"]), ([step], file, "Once")]
 
 
-def test_explain_shows_where_the_heads_look(fables_run: Path, pellucid, tmp_path: Path):
+def test_explain_shows_where_the_heads_look(fables_run: Path, pellucid):
     look = ("explain", fables_run, "--prompt", "The red fox", "--attention")
     table = pellucid(*look, "all")
     assert table.exit_code == 0, table.stderr
@@ -671,8 +669,6 @@ def test_explain_shows_where_the_heads_look(fables_run: Path, pellucid, tmp_path
     maps = json.loads(pellucid(*look, "0.1", "--json").stdout)["attention"]
     assert [(head["layer"], head["head"]) for head in maps["heads"]] == [(0, 1)]
     assert "".join(maps["tokens"][1:]).replace("␣", " ") == "The red fox"
-    assert pellucid(*look, "all", "--html", tmp_path / "page.html").exit_code == 0
-    assert 'id="map-1.1"' in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert json.loads(pellucid("explain", fables_run, "--json").stdout)["attention"] is None
 
 

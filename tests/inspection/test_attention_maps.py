@@ -1,7 +1,6 @@
-"""Attention maps: the numbers of the trace, in a terminal, on a page and as JSON."""
+"""Attention maps: the numbers of the trace, in a terminal and as JSON."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ import torch
 from model.model_axes import build_away_from_zero, tiny_config
 from pellucid.errors import ConfigError
 from pellucid.inspection.attention_maps import MAP_WIDTH, AttentionMaps, attention_maps, attention_table
-from pellucid.inspection.explain_page import page
 from pellucid.inspection.trace import trace
 
 PREVIOUS_TOKEN = np.eye(5, k=-1, dtype=np.float32)
@@ -79,24 +77,3 @@ def test_a_map_of_a_long_text_shows_its_end_and_fits_a_terminal():
     assert lines[-1] == f"(the last {MAP_WIDTH} tokens)"
     assert lines[-3].split()[0] == str(n - 1)
     assert lines[-3].endswith("·█")
-
-
-def test_a_page_draws_the_weights_of_each_head_and_names_the_largest(traced):
-    shown = page("trace", "four tokens", attention_maps(traced.texts, traced.attention))
-    for layer, head in [(0, 0), (0, 1), (1, 0), (1, 1)]:
-        drawn = shown.split(f'<g id="map-{layer}.{head}">')[1].split("</g>")[0]
-        weights_TS = torch.zeros(4, 4)
-        for s, t, opacity in re.findall(r'<rect x="(\d+)" y="(\d+)" fill-opacity="([\d.]+)"/>', drawn):
-            weights_TS[int(t), int(s)] = float(opacity) ** 2
-        torch.testing.assert_close(weights_TS, traced.attention[layer, head], rtol=0, atol=0.011)
-    largest = traced.attention[0, 0, 3].max().item()
-    assert f"{largest:.1%}" in shown
-    assert "&lt;|endoftext|&gt;" in shown
-    assert "<script" not in shown
-
-
-def test_a_trace_shows_itself_in_a_notebook_in_a_frame_of_its_own(traced):
-    shown = traced._repr_html_()
-    assert shown.startswith("<iframe srcdoc=")
-    assert "map-1.1" in shown
-    assert shown.count('"') == 6, "all other quotation marks are escaped"

@@ -2,10 +2,7 @@
 
 import json
 import math
-import re
-from dataclasses import replace
-from html import unescape
-from html.parser import HTMLParser
+from html import escape
 
 import pytest
 import torch
@@ -17,8 +14,6 @@ from pellucid.corpora.corpus import Piece
 from pellucid.errors import ConfigError
 from pellucid.evaluation.loss import nats_and_hits
 from pellucid.inspection.explain import beginning_that_fits, explain, validation_document
-from pellucid.inspection.explain_page import explanation_page, write_page
-from pellucid.inspection.explain_table import explanation_table
 from pellucid.inspection.explanation import NO_TOKEN
 from pellucid.tokenizer.pieces import END
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
@@ -183,7 +178,7 @@ def test_a_character_that_the_vocabulary_lacks_has_its_own_line():
     assert lacking[0].truth == pytest.approx(1 / 3)
     assert explanation.rows[1].forecast.kl_nats == math.inf
     assert NO_TOKEN in explanation.notes[0]
-    assert "∞" in explanation_table(explanation, colored=False)
+    assert "∞" in explanation.table()
     assert "null" in json.dumps(explanation.to_json()["tokens"][1]["kl_nats"])
 
 
@@ -192,10 +187,9 @@ def test_a_corpus_without_a_truth_leaves_the_model_alone(stories, tokenizer):
     assert "not known" in explanation.notes[0]
     assert explanation.floor_nats is None
     assert explanation.next.kl_nats is None
-    table, page = both_views(explanation)
-    for shown in (table, page):
-        assert "floor" not in shown
-        assert "KL" not in shown
+    table = explanation.table()
+    assert "floor" not in table
+    assert "KL" not in table
 
 
 @pytest.mark.parametrize("context_length", [1, 2, 9, 40])
@@ -251,42 +245,16 @@ def test_the_mode_of_the_model_comes_back_when_reading_fails(stories, tokenizer)
     assert model.training
 
 
-def both_views(explanation):
-    return explanation_table(explanation, colored=False), explanation_page(explanation)
-
-
 def test_the_table_has_a_row_per_token_and_fits_a_terminal(corpus, stories, tokenizer):
     explanation = explained(Oracle(stories, tokenizer), tokenizer, stories[0][0], corpus, is_document=True)
-    table, _ = both_views(explanation)
+    table = explanation.table()
     assert all(len(line) <= 100 for line in table.splitlines())
     assert len(table.splitlines()) > len(explanation.rows)
     assert f"loss {explanation.loss_nats:.3f} nats = floor {explanation.floor_nats:.3f}" in table
     assert "\033" not in table
+    assert explanation._repr_html_() == f"<pre>{escape(table)}</pre>"
     assert "the next token" not in table, "the end is among the rows, so nothing is left to come"
-    assert "\033" in explanation_table(explanation, colored=True)
-
-
-class Tags(HTMLParser):
-    """All that a page opens and shows, and whether what it opens it closes."""
-
-    VOID = ("meta",)
-
-    def __init__(self, page):
-        super().__init__()
-        self.open, self.names, self.values, self.shown = [], [], [], []
-        self.feed(page)
-
-    def handle_starttag(self, tag, attributes):
-        self.names.append(tag)
-        self.values += [value for _, value in attributes if value]
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.shown.append(data)
+    assert "\033" in explanation.table(colored=True)
 
 
 def test_each_token_shows_the_experts_that_it_asks_in_each_layer(corpus, stories, tokenizer):
@@ -303,34 +271,7 @@ def test_each_token_shows_the_experts_that_it_asks_in_each_layer(corpus, stories
         (first, second), (third, fourth) = row.experts
         assert explanation.cells(row)["experts"] == f"{first}+{second} {third}+{fourth}"
     assert explanation.rows[-1].experts is None  # the end of the document is never read
-    table = explanation_table(explanation, colored=False)
+    table = explanation.table()
     assert max(map(len, table.splitlines())) <= 100
     assert explanation.cells(explanation.rows[0])["experts"] in table
     assert explanation.to_json()["tokens"][0]["experts"] == explanation.rows[0].experts
-    assert "<th scope=col>experts</th>" in explanation_page(explanation)
-
-
-def test_a_page_shows_the_blanks_of_a_text_as_they_stand(corpus, stories, tokenizer):
-    """Between the tokens of the template's loop nothing may stand: the paragraph shows every blank."""
-    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, stories[0][0], corpus, is_document=True)
-    paragraph = explanation_page(explanation).split("<p class=text>")[1].split("</p>")[0]
-    without_cards = re.sub(r"<span class=card.*?(?=<span class=\"t |$)", "", paragraph, flags=re.DOTALL)
-    shown = unescape(re.sub("<[^>]*>", "", without_cards))
-    assert shown == stories[0][0].replace("\n", "⏎\n") + "end"
-
-
-def test_a_page_is_whole_safe_and_loads_nothing(tmp_path):
-    hostile = "<script>alert(1)</script> & <img src=x>"
-    corpus = ListedCorpus({hostile: 0.5, "a <b>": 0.5})
-    tokenizer = train_byte_pairs([hostile, "a <b>"], vocab_size=280, special_tokens=[END])
-    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, hostile, corpus, is_document=True)
-    page = explanation_page(replace(explanation, model="<script>run</script>", source="<img>"))
-    tags = Tags(page)
-    assert tags.open == []
-    assert not {"script", "img", "link", "iframe"} & set(tags.names)
-    assert "://" not in page
-    assert "url(" not in page
-    assert "<script>run</script>" in tags.shown
-    write_page(tmp_path / "page.html", page)
-    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page
-    assert [file.name for file in tmp_path.iterdir()] == ["page.html"]

@@ -234,10 +234,11 @@ def measured_little(monkeypatch):
     monkeypatch.setattr("pellucid.web.export.N_FABLES", 2)
 
 
-def test_a_prompt_is_what_the_page_opens_with(browser, fables_run, tmp_path, measured_little):
-    assert export_page([fables_run], tmp_path / "page.html", TYPED) is None
+def test_a_prompt_to_explain_is_what_the_page_opens_with(browser, fables_run, tmp_path, measured_little, pellucid):
+    options = ("--checkpoint", "2", "--prompt", TYPED, "--html", tmp_path / "page.html")
+    assert pellucid("explain", fables_run, *options).exit_code == 0
     for page in watched(browser, tmp_path / "page.html"):
-        shown(page, TYPED)
+        shown(page, TYPED, "fables@2")
         assert page.input_value("#text") == TYPED
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from pellucid.cli.arguments import DATA_ROOT, Json, Run, Which, read_prompt, read_run
+from pellucid.cli.serving import export_runs
 from pellucid.cli.terminal import heavy_imports, note, print_result, say_where_new
 from pellucid.errors import CheckpointError, ConfigError
 
@@ -78,28 +79,28 @@ def explain(
     attention: Annotated[str | None, Option(metavar="all|LAYER.HEAD", help="Where all heads, or one, look.")] = None,
     checkpoint: Which = "best",
     as_json: Json = False,
-    html: Annotated[Path | None, Option(metavar="FILE", help="Write an HTML page instead.")] = None,
+    html: Annotated[
+        Path | None, Option(metavar="FILE", help="Write the Microscope of this text into one file instead.")
+    ] = None,
 ) -> None:
     """Show what a model expects at each token of a text. The exact truth stands beside it where it is known."""
     text = read_prompt(prompt, prompt_file)
     if text is not None and fable is not None:
         raise ConfigError("command line", "--fable and a prompt exclude each other", "give one of them")
     with heavy_imports():
+        from pellucid.checkpoint.run_directory import find_step_directory
         from pellucid.inspection.build import explain_run
-        from pellucid.inspection.explain_page import explanation_page, write_page
-        from pellucid.inspection.explain_table import explanation_table
         from pellucid.trained import load_trained_run
 
     trained, _ = load_trained_run(run, checkpoint)
     explanation = explain_run(trained, text, number=fable or 1, n_candidates=top, attention=attention)
     if html is not None:
-        write_page(html, explanation_page(explanation))
-        note(f"wrote {html}")
+        export_runs([find_step_directory(run, checkpoint)], html, explanation.text)
     if as_json:
         print_result({"run": trained.config.name, "step": trained.step, **explanation.to_json()})
     elif html is None:
         colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        print_result(explanation_table(explanation, colored=colored))
+        print_result(explanation.table(colored=colored))
 
 
 def heads(

@@ -41,7 +41,11 @@ def serve(
     if export is not None:
         unusable = {"--train": train is not None, "--open": opens}
         unusable |= {"--checkpoint": checkpoint != "best", "--port": port != PORT, "--host": host != HOST}
-        _export(runs, export, prompt, tour, [name for name, is_used in unusable.items() if is_used])
+        if any(unusable.values()):
+            what = "--export is for runs that are there, and writes all of their checkpoints"
+            of_no_use = ", ".join(name for name, is_used in unusable.items() if is_used)
+            raise ConfigError("command line", what, f"leave out {of_no_use}")
+        export_runs(runs, export, prompt, tour)
         return
     if prompt is not None:
         raise ConfigError("command line", "--prompt is for --export", "add it, or type the text on the page")
@@ -103,11 +107,8 @@ def _own_address() -> str:
         return str(asking.getsockname()[0])
 
 
-def _export(runs: list[Path], file: Path, prompt: str | None, tour: Path | None, of_no_use: list[str]) -> None:
+def export_runs(runs: list[Path], file: Path, prompt: str | None, tour: Path | None = None) -> None:
     """Write the page as a file."""
-    if of_no_use:
-        what = "--export is for runs that are there, and writes all of their checkpoints"
-        raise ConfigError("command line", what, f"leave out {', '.join(of_no_use)}")
     if file.is_dir() or not file.parent.is_dir():
         what = "this is a folder" if file.is_dir() else f"there is no folder {file.parent}"
         raise InputOutputError(str(file), what, "name a file in a folder that is there")

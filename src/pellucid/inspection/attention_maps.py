@@ -1,4 +1,4 @@
-"""Attention maps for `pellucid explain --attention`: in a terminal, on a page, or as JSON.
+"""Attention maps for `pellucid explain --attention`: in a terminal, or as JSON.
 
 A head's map has a row for each query and a column for each key: a token and those that it may attend to.
 

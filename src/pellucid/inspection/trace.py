@@ -92,13 +92,6 @@ class Trace:
         sublayer, layer = place
         return self.outputs[2 * layer + SUBLAYERS.index(sublayer)]
 
-    def _repr_html_(self) -> str:
-        """The attention maps of all heads, for notebooks."""
-        from pellucid.inspection.attention_maps import attention_maps
-        from pellucid.inspection.explain_page import framed, page
-
-        return framed(page("trace", "".join(self.texts[1:]), attention_maps(self.texts, self.attention)))
-
 
 @torch.no_grad()
 def trace(
