@@ -15,8 +15,8 @@ from functools import cache
 from itertools import count
 from typing import NamedTuple
 
-from pellucid.corpora.fables import FablesCorpus
 from pellucid.data.truth import first_word_length
+from pellucid.languages.fables import Fables
 from pellucid.languages.grammar.grammar import Fork, Grammar, State, bind, fill
 from pellucid.languages.grammar.notation import Choice, Hole, Part, capitalize
 from pellucid.tokenizer import Tokenizer
@@ -59,14 +59,14 @@ class Place(NamedTuple):
 Places = Mapping[Place, float]  # with their probabilities
 
 
-def expected_ngrams(corpus: FablesCorpus, tokenizer: Tokenizer, n: int) -> Ngrams:
+def expected_ngrams(fables: Fables, tokenizer: Tokenizer, n: int) -> Ngrams:
     """How often each token, with the n - 1 tokens before it, stands in a document: expected numbers, exactly.
 
     The end_of_text that ends a document is one of the tokens; before its first token stands only another end_of_text.
     """
     encode = cache(tokenizer.encode)
     totals: defaultdict[tuple[int, ...], float] = defaultdict(float)
-    for (*words_before, word), number in expected_words(corpus.grammar, n).items():
+    for (*words_before, word), number in expected_words(fables.grammar, n).items():
         begins = [tokenizer.end_of_text] if len(words_before) < n - 1 else []
         before = begins + [id_ for earlier in words_before for id_ in encode(earlier)]
         ids = [tokenizer.end_of_text] if word == END else encode(word)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pellucid.corpora.fables import FablesCorpus
 from pellucid.evaluation.written import judge as judge_texts
 from pellucid.generation import Sampling, generate_text
+from pellucid.inspection.build import fables_of
 from pellucid.languages.fables import Fables
 from pellucid.trained import load_trained_run
 
@@ -18,8 +18,7 @@ from pellucid.trained import load_trained_run
 def judge(run: Path, n_samples: int, seed: int) -> tuple[int, float]:
     """How many stories the grammar accepts whole, and after which share of the text the first fault comes (mean)."""
     trained, _ = load_trained_run(run)
-    corpus = trained.corpus()
-    assert isinstance(corpus, FablesCorpus), "only the grammar of Fables can judge"
+    fables = fables_of(trained, "judge_fables")
     completions = generate_text(
         trained.model,
         trained.tokenizer,
@@ -30,8 +29,8 @@ def judge(run: Path, n_samples: int, seed: int) -> tuple[int, float]:
         seed=seed,
     )
     texts = [completion.completion for completion in completions]
-    n_fables = round(judge_texts(corpus, texts).whole * len(texts))
-    return n_fables, sum(share_before_first_fault(corpus, text) for text in texts) / len(texts)
+    n_fables = round(judge_texts(fables, texts).whole * len(texts))
+    return n_fables, sum(share_before_first_fault(fables, text) for text in texts) / len(texts)
 
 
 def share_before_first_fault(fables: Fables, text: str) -> float:

@@ -34,11 +34,11 @@ def main() -> None:
     trained, _ = load_trained_run(options.run)
     model, corpus = require_decoder(trained.model, "heads"), known_corpus_of(trained, "heads")
     fables = held_out_documents(corpus, trained.tokenizer, model.context_length, options.fables)
-    found = attribute(model, trained.tokenizer, corpus, fables)
+    found = attribute(model, trained.tokenizer, corpus.language, fables)
     figures: dict[str, Any] = {
         "looks": looks(found),
         "costs": all_costs(found),
-        "costs of the mean": costs_of_mean(model, fables, corpus.skills),
+        "costs of the mean": costs_of_mean(model, fables, corpus.language.skills),
         "done": done(found),
     }
     for name in ("looks", "costs", "costs of the mean"):

@@ -14,10 +14,10 @@ import torch
 from fable_ngrams import expected_ngrams, floor_of
 from results import parser, print_table, record
 
+from pellucid.config.languages import FablesConfig
 from pellucid.config.load import load_run_config
-from pellucid.corpora.build import build_corpus
-from pellucid.corpora.fables import FablesCorpus
 from pellucid.data.pairs import count_pairs
+from pellucid.languages.fables import Fables
 from pellucid.model.bigram import Bigram
 from pellucid.recipe import prepare_data
 
@@ -30,14 +30,14 @@ def main() -> None:
 
     config = load_run_config(options.config)
     data = prepare_data(config, Path("data"))
-    corpus = build_corpus(config.corpus)
-    assert isinstance(corpus, FablesCorpus), "only the grammar of Fables is known"
+    assert isinstance(config.corpus, FablesConfig), "only the grammar of Fables is known"
+    fables = Fables(config.corpus.world_size)
     floors = {}
     for n in range(1, options.most + 1):
-        ngrams = expected_ngrams(corpus, data.tokenizer, n)
+        ngrams = expected_ngrams(fables, data.tokenizer, n)
         seen = {1: "none", 2: "the last one"}.get(n, f"the last {n - 1}")
         floors[seen] = {"floor (nats per token)": floor_of(ngrams), "different n-grams": len(ngrams)}
-    floors["all"] = {"floor (nats per token)": corpus.entropy_nats / sum(ngrams.values()), "different n-grams": ""}
+    floors["all"] = {"floor (nats per token)": fables.entropy_nats / sum(ngrams.values()), "different n-grams": ""}
     print_table("tokens seen", floors)
 
     counted = Bigram(data.tokenizer.vocab_size, config.model.context_length)

@@ -14,16 +14,18 @@ from pathlib import Path
 
 import yaml
 
-from pellucid.corpora.fables import FablesCorpus
+from pellucid.corpora.drawn import Drawn
+from pellucid.languages.fables import Fables
 from pellucid.trained import load_trained_run
 
 MORAL = "\nMoral:"
 
 
-def write_tasks(corpus: FablesCorpus, folder: Path, n: int) -> None:
+def write_tasks(corpus: Drawn, folder: Path, n: int) -> None:
     """The first `n` held-out fables as two YAML files, each with its questions beside it."""
     fables = list(islice(corpus.documents("validation"), n))
-    morals = sorted(corpus.moral_probabilities)
+    assert isinstance(corpus.language, Fables)
+    morals = sorted(corpus.language.moral_probabilities)
     stories = [fable.split(f"{MORAL} ") for fable in fables]
     questions = [{"story": story + MORAL, "morals": morals, "right": morals.index(moral)} for story, moral in stories]
     folder.mkdir(parents=True, exist_ok=True)
@@ -57,7 +59,7 @@ def main() -> None:
     parser.add_argument("--fables", type=int, default=200, metavar="N", help="held-out fables to ask about")
     arguments = parser.parse_args()
     corpus = load_trained_run(arguments.run, "best")[0].corpus()
-    if not isinstance(corpus, FablesCorpus):
+    if not isinstance(corpus, Drawn) or not isinstance(corpus.language, Fables):
         parser.error(f"{arguments.run} was not trained on fables")
     write_tasks(corpus, arguments.folder, arguments.fables)
 

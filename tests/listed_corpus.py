@@ -1,25 +1,20 @@
-"""A corpus whose distribution is known because it is a list: what the real ones must agree with."""
+"""A language that is known because it is a list, and its corpus: what the real ones must agree with."""
 
-from pellucid.corpora.corpus import Piece
-from pellucid.languages.known import NextWord
+from pellucid.corpora.drawn import Drawn
+from pellucid.languages.language import Language, NextWord
 
 
-class ListedCorpus:
-    """Stories with their probabilities; the last `n_validation` are held out. Its second letters take a choice."""
+class Listed(Language):
+    """Stories with their probabilities. Their second letters take a choice."""
 
     skills = ("choice", "spelling")
 
-    def __init__(self, stories, n_validation=1):
-        self.stories, self.n_validation = dict(stories), n_validation
+    def __init__(self, stories):
+        self.stories = dict(stories)
+        self.identity = {"type": "listed", "stories": list(self.stories)}
 
-    @property
-    def identity(self):
-        return {"type": "listed", "stories": list(self.stories), "n_validation": self.n_validation}
-
-    def pieces(self, split):
-        texts = list(self.stories)
-        texts = texts[: -self.n_validation] if split == "train" else texts[-self.n_validation :]
-        return (Piece(text, ends_document=True) for text in texts)
+    def write(self, rng):
+        return rng.choices(list(self.stories), list(self.stories.values()))[0]
 
     def words_on(self, prefix, word_length):
         words = {}
@@ -52,3 +47,14 @@ class ListedCorpus:
 
     def log_probability(self, text):
         raise NotImplementedError("the words tell it")
+
+
+class ListedCorpus(Drawn):
+    """All stories once; the last `n_validation` are held out."""
+
+    def __init__(self, stories, n_validation=1):
+        super().__init__(Listed(stories), len(stories), seed=0, validation_fraction=n_validation / len(stories))
+
+    def documents(self, split):
+        texts, n = list(self.language.stories), self._n_validation
+        return iter(texts[:-n] if split == "train" else texts[-n:])

@@ -9,9 +9,9 @@ import pytest
 import torch
 from scripts.fable_ngrams import expected_ngrams, floor_of
 
-from pellucid.corpora.fables import FablesCorpus
 from pellucid.data.pairs import count_pairs
 from pellucid.data.token_file import TokenFile
+from pellucid.languages.fables import Fables
 from pellucid.model.bigram import Bigram
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 from tiny_fables import N_STORYLINES, all_stories, tiny_fables
@@ -21,8 +21,8 @@ END = "<|endoftext|>"
 
 @pytest.mark.parametrize("storyline", range(N_STORYLINES))
 def test_the_expected_numbers_are_those_of_the_list_of_all_fables(storyline):
-    corpus = tiny_fables(storyline, most=100)
-    listed = list(all_stories(corpus.grammar.begin()))
+    language = tiny_fables(storyline, most=100)
+    listed = list(all_stories(language.grammar.begin()))
     texts = [text for text, _ in listed]
     byte_pairs = train_byte_pairs(texts, vocab_size=300, special_tokens=[END])
     characters = train_characters(texts, special_tokens=[END])
@@ -32,7 +32,7 @@ def test_the_expected_numbers_are_those_of_the_list_of_all_fables(storyline):
             ids = [tokenizer.end_of_text, *tokenizer.encode(text), tokenizer.end_of_text]
             for t in range(1, len(ids)):
                 by_listing[tuple(ids[max(0, t - n + 1) : t + 1])] += p
-        assert expected_ngrams(corpus, tokenizer, n) == pytest.approx(by_listing, abs=1e-9)
+        assert expected_ngrams(language, tokenizer, n) == pytest.approx(by_listing, abs=1e-9)
 
 
 def test_the_floor_is_the_conditional_entropy_by_its_definition():
@@ -43,11 +43,11 @@ def test_the_floor_is_the_conditional_entropy_by_its_definition():
 @pytest.fixture(scope="module")
 def world():
     """All storylines of a small world: 1,500 fables as tokens, their tokenizer, and the exact pairs."""
-    corpus, rng = FablesCorpus(10, 3, 0, 0.5), random.Random(0)
-    texts = [corpus.write(rng) for _ in range(1500)]
+    language, rng = Fables(3), random.Random(0)
+    texts = [language.write(rng) for _ in range(1500)]
     tokenizer = train_byte_pairs(texts[:300], vocab_size=600, special_tokens=[END])
     documents = [np.append(ids, tokenizer.end_of_text) for ids in tokenizer.encode_batch(texts)]
-    return documents, tokenizer, expected_ngrams(corpus, tokenizer, 2)
+    return documents, tokenizer, expected_ngrams(language, tokenizer, 2)
 
 
 def token_file(documents, tokenizer):

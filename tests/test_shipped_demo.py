@@ -12,10 +12,10 @@ from pellucid.config.load import load_run_config
 from pellucid.config.run import run_and_checkpoint
 from pellucid.config.shipped import DEMO
 from pellucid.corpora.build import build_corpus
-from pellucid.corpora.fables import FablesCorpus
 from pellucid.errors import CheckpointError
 from pellucid.evaluation.written import judge
 from pellucid.files import sha256
+from pellucid.languages.fables import Fables
 from pellucid.runs import evaluate_run
 
 MADE = read()["shipped_demo"]["figures"]
@@ -48,9 +48,9 @@ def test_a_folder_named_demo_goes_before_the_shipped_one(tmp_path, monkeypatch):
 
 def test_the_shipped_demo_writes_whole_fables(demo):
     corpus = build_corpus(demo.config.corpus)
-    assert isinstance(corpus, FablesCorpus)
+    assert isinstance(corpus.language, Fables)
     stories = [demo.generate(seed=seed, min_p=0.05, max_new_tokens=191) for seed in range(6)]
-    assert judge(corpus, stories).whole >= 4 / 6, stories
+    assert judge(corpus.language, stories).whole >= 4 / 6, stories
 
 
 def test_other_runs_can_start_from_the_shipped_demo():

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 
-from pellucid.corpora.fables import FablesCorpus
+from pellucid.languages.fables import Fables
 from pellucid.languages.fables.world import story_rules
 from pellucid.languages.grammar.grammar import Fork
 
@@ -12,7 +12,7 @@ N_STORYLINES = len(story_rules(3)["storyline"])
 WHOLE = ("animal", "some of")
 
 
-def tiny_fables(*storylines: int, most: int = 2000) -> FablesCorpus:
+def tiny_fables(*storylines: int, most: int = 2000) -> Fables:
     """The shipped story with these storylines and one option of most other rules: two, where there are few fables."""
     rng = random.Random(storylines[0])
     rules = story_rules(world_size=3)
@@ -25,7 +25,7 @@ def tiny_fables(*storylines: int, most: int = 2000) -> FablesCorpus:
     n_open = len(open_rules)
     while True:
         narrowed = {name: kept[name][: 2 if i < n_open else 1] for i, name in enumerate(open_rules)}
-        fables = FablesCorpus(10, 3, 0, 0.5, {**rules, **narrowed})
+        fables = Fables(3, {**rules, **narrowed})
         if fables.n_texts <= most:
             return fables
         n_open = n_open * 9 // 10 if n_open > 10 else n_open - 1

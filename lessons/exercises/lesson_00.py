@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pellucid.data.truth import first_word_length
 from pellucid.languages.fables import Fables
 from pellucid.languages.grammar.notation import read_rules
-from pellucid.languages.known import NextWord
+from pellucid.languages.language import NextWord
 
 # A rule is a list of options. An option has a weight and parts: a part that is a rule's name stands for one of that
 # rule's options, drawn anew each time; any other part is a word.

@@ -17,7 +17,8 @@ import torch
 import pellucid
 from lesson_01 import Tensor, backward, log_softmax, tanh
 from pellucid.config.model import DecoderConfig, RecurrentConfig
-from pellucid.corpora.fables import FablesCorpus
+from pellucid.corpora.drawn import Drawn
+from pellucid.languages.fables import Fables
 from pellucid.model.build import build_model
 
 Array = np.ndarray
@@ -175,7 +176,7 @@ def gradient_by_distance(model: Any, tokens_BT: torch.Tensor) -> Array:
 def fables_as_tokens(n_texts: int, n_tokens: int) -> torch.Tensor:
     """The beginnings of held-out fables, in the demo's tokens."""
     tokenizer = pellucid.load("demo").tokenizer
-    corpus = FablesCorpus(size=2200, world_size=24, seed=0, validation_fraction=200 / 2200)
+    corpus = Drawn(Fables(24), size=2200, seed=0, validation_fraction=200 / 2200)
     encoded = (tokenizer.encode(text) for text in corpus.documents("validation"))
     return torch.tensor(list(islice((ids[:n_tokens] for ids in encoded if len(ids) >= n_tokens), n_texts)))
 

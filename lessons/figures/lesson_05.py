@@ -22,7 +22,8 @@ from lesson_05 import (
     train,
     windows,
 )
-from pellucid.corpora.fables import FablesCorpus
+from pellucid.corpora.drawn import Drawn
+from pellucid.languages.fables import Fables
 
 BLUE, ORANGE, GREEN, GREY = "#3b6fb6", "#d9742b", "#4a9a62", "#777777"
 BIGRAM_FLOOR, FLOOR = 2.351, 0.510  # scripts/ngram_floors.py, docs/family.md
@@ -43,7 +44,7 @@ def trained(n_ctx: int, n_steps: int):
 
 def counting() -> Figure:
     """The loss of counted bigrams on held-out fables, against the number of fables that were counted."""
-    corpus = FablesCorpus(size=3400, world_size=24, seed=0, validation_fraction=200 / 3400)
+    corpus = Drawn(Fables(24), size=3400, seed=0, validation_fraction=200 / 3400)
     tokenizer = pellucid.load("demo").tokenizer
     training, held_out = (
         [[1 + token for token in tokenizer.encode(text)] for text in corpus.documents(split)]

@@ -64,11 +64,11 @@ def lens() -> Figure:
     """KL(truth ‖ lens) after each part, on eight held-out fables: tokens that recall decides, and the others."""
     run = load("demo")
     corpus = run.trained.corpus()
-    recall = corpus.skills.index("recall")
+    recall = corpus.language.skills.index("recall")
     of_recall, of_others = [], []
     for fable in held_out_documents(corpus, run.tokenizer, run.model.context_length, 8):
         log_q_NTV = torch.log_softmax(run.trace(fable.text).logits, dim=-1).double().numpy()
-        truths = list(next_token_distributions(corpus, run.tokenizer, fable.text))[: len(fable.ids)]
+        truths = list(next_token_distributions(corpus.language, run.tokenizer, fable.text))[: len(fable.ids)]
         for t, truth in enumerate(truths):
             v, p = np.array(list(truth)), np.array(list(truth.values()))
             divergence_N = (p * (np.log(p) - log_q_NTV[:, t, v])).sum(axis=1)

@@ -4,7 +4,6 @@ import pytest
 
 from pellucid.config.data import FablesConfig, HuggingFaceConfig, InstructionsConfig, TextFilesConfig
 from pellucid.corpora.build import build_corpus
-from pellucid.corpora.corpus import KnownCorpus
 
 
 def configs(folder):
@@ -29,8 +28,3 @@ def test_every_corpus_can_be_described_and_read_again(tmp_path, i, monkeypatch):
         assert pieces
         assert pieces[-1].ends_document
         assert pieces == list(first.pieces(split)) == list(second.pieces(split))
-
-
-def test_only_fables_are_a_known_corpus(tmp_path):
-    corpora = [build_corpus(config) for config in configs(tmp_path)]
-    assert [isinstance(corpus, KnownCorpus) for corpus in corpora] == [True, False, False, False]

@@ -15,7 +15,7 @@ from tokenizers import pre_tokenizers
 
 from listed_corpus import ListedCorpus
 from pellucid.corpora import corpus as corpus_module
-from pellucid.corpora.corpus import Piece
+from pellucid.corpora.corpus import Corpus, Piece
 from pellucid.corpora.text_files import TextFilesCorpus
 from pellucid.data.prepare import _checksums, fingerprint_of, prepare, read_manifest
 from pellucid.data.token_file import TokenFile
@@ -30,7 +30,7 @@ SETTINGS = {"type": "bpe", "vocab_size": 300}
 STORIES = [f"The {animal} ate {n} figs – and left." for animal in ("fox", "hen", "crow") for n in range(9)]
 
 
-class Stories:
+class Stories(Corpus):
     """A corpus of a list of stories, the last five held out."""
 
     def __init__(self, stories=STORIES):
@@ -98,7 +98,7 @@ def test_the_truth_about_the_validation_documents_is_written_beside_them(tmp_pat
     directory, manifest = prepared(corpus, tmp_path)
     assert manifest.validation_nats == pytest.approx(5 * math.log(len(STORIES)), rel=1e-12)
     truth = TokenTruth.open(directory, manifest.skills)
-    assert truth.skills == corpus.skills
+    assert truth.skills == corpus.language.skills
     assert truth.nats.sum() == pytest.approx(manifest.validation_nats)
     assert len(truth.nats) == manifest.validation.tokens
     assert prepared(corpus, tmp_path, must_not_train) == (directory, manifest)

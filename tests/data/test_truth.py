@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from listed_corpus import ListedCorpus
+from listed_corpus import Listed
 from pellucid.data.truth import (
     UNWRITABLE,
     TokenTruth,
@@ -37,14 +37,14 @@ def tokenizer(request, listed):
 
 
 @pytest.fixture(scope="module", params=[0, 5])
-def corpus(request):
+def language(request):
     """Fables of one storyline, so few that they can be listed."""
     return tiny_fables(request.param, most=200)
 
 
 @pytest.fixture(scope="module")
-def listed(corpus):
-    return list(all_stories(corpus.grammar.begin()))
+def listed(language):
+    return list(all_stories(language.grammar.begin()))
 
 
 @pytest.fixture(scope="module")
@@ -62,43 +62,43 @@ def by_listing(listed_ids, known):
     return {id_: mass / sum(masses.values()) for id_, mass in masses.items()}
 
 
-def test_the_next_token_is_distributed_as_in_the_list_of_all_fables(corpus, listed, listed_ids, tokenizer):
+def test_the_next_token_is_distributed_as_in_the_list_of_all_fables(language, listed, listed_ids, tokenizer):
     (text, p), (ids, _) = listed[len(listed) // 3], listed_ids[len(listed) // 3]
     nats = 0.0
-    for t, distribution in enumerate(next_token_distributions(corpus, tokenizer, text)):
+    for t, distribution in enumerate(next_token_distributions(language, tokenizer, text)):
         assert distribution == pytest.approx(by_listing(listed_ids, ids[:t]), abs=1e-9), t
         nats -= math.log(distribution[ids[t]])
     assert t == len(ids) - 1
     assert nats == pytest.approx(-math.log(p), abs=1e-9)
 
 
-def test_after_any_prefix_too_and_none_where_no_fable_has_these_tokens(corpus, listed, listed_ids, tokenizer):
+def test_after_any_prefix_too_and_none_where_no_fable_has_these_tokens(language, listed, listed_ids, tokenizer):
     text, _ = listed[len(listed) // 2]
     n_exact = 0
     for end in [0, 1, *random.Random(0).sample(range(len(text)), 25), len(text)]:
         expected = by_listing(listed_ids, tokenizer.encode(text[:end]))
-        found = next_token_distribution(corpus, tokenizer, text[:end])
+        found = next_token_distribution(language, tokenizer, text[:end])
         assert (found or {}) == pytest.approx(expected, abs=1e-9), text[:end]
         n_exact += found is not None
     assert n_exact >= 3, "the empty prefix, the whole fable, and the end of some word"
 
 
-def test_nothing_follows_a_text_that_is_no_beginning_of_a_fable(corpus, tokenizer):
-    assert next_token_distribution(corpus, tokenizer, "ooo") is None
-    assert next_token_distribution(corpus, tokenizer, "o e ") is None
+def test_nothing_follows_a_text_that_is_no_beginning_of_a_fable(language, tokenizer):
+    assert next_token_distribution(language, tokenizer, "ooo") is None
+    assert next_token_distribution(language, tokenizer, "o e ") is None
 
 
-def test_a_text_that_is_no_fable_has_no_truth(corpus, tokenizer):
+def test_a_text_that_is_no_fable_has_no_truth(language, tokenizer):
     with pytest.raises(DataError, match="is not a fable"):
-        list(next_token_distributions(corpus, tokenizer, "Once upon a time."))
+        list(next_token_distributions(language, tokenizer, "Once upon a time."))
 
 
-def test_the_truth_on_disk_sums_to_the_probability_of_the_fables(corpus, tokenizer, tmp_path):
+def test_the_truth_on_disk_sums_to_the_probability_of_the_fables(language, tokenizer, tmp_path):
     rng = random.Random(1)
-    texts = [corpus.write(rng) for _ in range(8)]
-    total = write_truth(truth_of_texts(corpus, tokenizer, iter(texts)), tmp_path)
-    truth = TokenTruth.open(tmp_path, corpus.skills)
-    assert total == pytest.approx(-sum(map(corpus.log_probability, texts)), abs=1e-9)
+    texts = [language.write(rng) for _ in range(8)]
+    total = write_truth(truth_of_texts(language, tokenizer, iter(texts)), tmp_path)
+    truth = TokenTruth.open(tmp_path, language.skills)
+    assert total == pytest.approx(-sum(map(language.log_probability, texts)), abs=1e-9)
     assert truth.nats.sum() == pytest.approx(total)
     assert (truth.nats >= -1e-12).all()
     assert len(truth.nats) == len(truth.characters) == sum(len(tokenizer.encode(text)) + 1 for text in texts)
@@ -107,9 +107,9 @@ def test_the_truth_on_disk_sums_to_the_probability_of_the_fables(corpus, tokeniz
     assert not truth.certain.all()
 
 
-def shares_by_hand(corpus, tokenizer, text):
+def shares_by_hand(language, tokenizer, text):
     """The rule, said again with loops."""
-    skills = [SKILLS[i] for i in corpus.skills_of(text)]
+    skills = [SKILLS[i] for i in language.skills_of(text)]
     rows, start = [], 0
     for id_ in tokenizer.encode(text):
         taken = skills[start : start + len(tokenizer.token_bytes(id_))]
@@ -119,11 +119,11 @@ def shares_by_hand(corpus, tokenizer, text):
     return [*rows, [float(skill == "spelling") for skill in SKILLS]]
 
 
-def test_a_token_is_shared_among_the_characters_that_need_more_than_spelling(corpus, listed, tokenizer):
+def test_a_token_is_shared_among_the_characters_that_need_more_than_spelling(language, listed, tokenizer):
     for text, _ in listed[:: len(listed) // 5]:
-        characters = skill_characters(corpus, tokenizer, text)
+        characters = skill_characters(language, tokenizer, text)
         truth = TokenTruth(SKILLS, np.zeros(len(characters)), characters)
-        assert truth.shares(np.arange(len(characters))).tolist() == shares_by_hand(corpus, tokenizer, text)
+        assert truth.shares(np.arange(len(characters))).tolist() == shares_by_hand(language, tokenizer, text)
 
 
 @given(
@@ -134,21 +134,21 @@ def test_a_token_is_shared_among_the_characters_that_need_more_than_spelling(cor
 def test_any_list_of_stories_has_the_probabilities_of_its_tokens(weights, n_merges):
     """Also where one story begins another, and where blanks stand at either end."""
     total = sum(weights.values())
-    corpus = ListedCorpus({text: weight / total for text, weight in weights.items()})
+    language = Listed({text: weight / total for text, weight in weights.items()})
     tokenizer = train_byte_pairs(list(weights) * 3, vocab_size=257 + n_merges, special_tokens=[END])
     for text, weight in weights.items():
         ids = [*tokenizer.encode(text), tokenizer.end_of_text]
-        distributions = list(next_token_distributions(corpus, tokenizer, text))
+        distributions = list(next_token_distributions(language, tokenizer, text))
         assert len(distributions) == len(ids)
         nats = -sum(math.log(p[id_]) for id_, p in zip(ids, distributions, strict=True))
         assert nats == pytest.approx(-math.log(weight / total), abs=1e-9)
 
 
 def test_what_a_character_vocabulary_lacks_keeps_its_probability():
-    corpus = ListedCorpus({"ab ab": 0.5, "ax ab": 0.25, "xa": 0.25})
+    language = Listed({"ab ab": 0.5, "ax ab": 0.25, "xa": 0.25})
     tokenizer = train_characters(["ab ab"], special_tokens=[END])
     a, b = tokenizer.encode("a")[0], tokenizer.encode("b")[0]
-    first, second, *_ = next_token_distributions(corpus, tokenizer, "ab ab")
+    first, second, *_ = next_token_distributions(language, tokenizer, "ab ab")
     assert first == pytest.approx({a: 0.75, UNWRITABLE: 0.25})
     assert second == pytest.approx({b: 2 / 3, UNWRITABLE: 1 / 3})
 

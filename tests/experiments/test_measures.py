@@ -135,7 +135,7 @@ def test_the_losses_of_all_places_are_those_of_the_documents(untrained):
     corpus = build_corpus(model.config.corpus)
     texts = list(corpus.documents("validation"))
     found = at_each_place(model, data, CPU)
-    assert sum(found["truth"]) == pytest.approx(-sum(map(corpus.log_probability, texts)) / len(texts))
+    assert sum(found["truth"]) == pytest.approx(-sum(map(corpus.language.log_probability, texts)) / len(texts))
     symbols = list(zip(*(corpus.language.nats_by_strategy(text, "counts") for text in texts), strict=True))
     assert found["by counts of symbols"] == pytest.approx([sum(place) / len(texts) for place in symbols])
     tokens = [[model.tokenizer.end_of_text, *model.tokenizer.encode(text)] for text in texts]

@@ -8,8 +8,9 @@ from statistics import mean
 import numpy as np
 import pytest
 
-from pellucid.corpora.fables import FablesCorpus
+from pellucid.corpora.drawn import Drawn
 from pellucid.evaluation.answers import Share
+from pellucid.languages.fables import Fables
 
 ROOT = Path(__file__).parents[2]
 
@@ -78,12 +79,12 @@ def test_the_report_on_decoding_gives_wilsons_intervals(way, n, form):
 
 
 def test_what_recall_repeats_was_told_some_twenty_words_before():
-    corpus = FablesCorpus(size=60, world_size=24, seed=0, validation_fraction=0.5)
-    recall = corpus.skills.index("recall")
+    corpus = Drawn(Fables(24), size=60, seed=0, validation_fraction=0.5)
+    recall = corpus.language.skills.index("recall")
     words_between = []
     for text in corpus.documents("validation"):
-        skills = corpus.skills_of(text)
-        for piece in corpus.decided_pieces(text):
+        skills = corpus.language.skills_of(text)
+        for piece in corpus.language.decided_pieces(text):
             if recall in skills[piece.start : piece.end]:
                 last_told = max(end for _, end in piece.by)
                 words_between.append(len(text[last_told : piece.start].split()))

@@ -11,7 +11,8 @@ import torch
 from inspection.conftest import CONTEXT
 from listed_corpus import ListedCorpus
 from model.model_axes import build_away_from_zero, tiny_config
-from pellucid.corpora.symbols import SymbolCorpus
+from pellucid.config.languages import HiddenConfig, LookupConfig
+from pellucid.corpora.build import build_corpus
 from pellucid.evaluation.estimate import Estimate, ratio
 from pellucid.inspection import attribution
 from pellucid.inspection.attribution import (
@@ -26,8 +27,6 @@ from pellucid.inspection.attribution import (
 from pellucid.inspection.head_scores import SCORES, HeadScores
 from pellucid.inspection.knock_out import Costs, held_out_documents, loss_by_skill
 from pellucid.inspection.trace import trace
-from pellucid.languages.hidden import Hidden, mess3
-from pellucid.languages.lookup import Lookup
 from pellucid.model.build import build_model
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 
@@ -39,16 +38,16 @@ def small_model(tokenizer, **choices):
     return build_away_from_zero(config, tokenizer.vocab_size).eval()
 
 
-def test_deciding_tokens_hold_the_deciding_words_and_come_before_what_they_decide(corpus, tokenizer, fables):
+def test_deciding_tokens_hold_the_deciding_words_and_come_before_what_they_decide(language, tokenizer, fables):
     fable = fables[0]
-    decides_KTS = deciding_tokens(corpus, tokenizer, fable)
+    decides_KTS = deciding_tokens(language, tokenizer, fable)
     texts = [tokenizer.decode([id_]) for id_ in fable.ids]
     n_found = 0
-    for piece in corpus.decided_pieces(fable.text):
+    for piece in language.decided_pieces(fable.text):
         words = [fable.text[start:end] for start, end in piece.by]
         start = len(fable.text[: piece.start].rstrip())
         t = next(t for t in range(len(texts)) if len("".join(texts[1 : t + 1])) > start) - 1  # the query before it
-        for k in range(len(skills_decided(corpus))):
+        for k in range(len(skills_decided(language))):
             if decides_KTS[k, t].any():
                 keys = np.flatnonzero(decides_KTS[k, t])
                 assert keys.max() <= t
@@ -60,30 +59,30 @@ def test_deciding_tokens_hold_the_deciding_words_and_come_before_what_they_decid
     assert not np.triu(decides_KTS, k=1).any()
 
 
-def test_of_a_long_fable_only_what_is_read_counts(corpus, tokenizer, fables):
-    whole = deciding_tokens(corpus, tokenizer, fables[0])
+def test_of_a_long_fable_only_what_is_read_counts(corpus, language, tokenizer, fables):
+    whole = deciding_tokens(language, tokenizer, fables[0])
     [cut] = held_out_documents(corpus, tokenizer, context_length=90, n=1)
-    np.testing.assert_array_equal(deciding_tokens(corpus, tokenizer, cut), whole[:, :90, :90])
+    np.testing.assert_array_equal(deciding_tokens(language, tokenizer, cut), whole[:, :90, :90])
 
 
-def test_what_decides_is_known_of_the_beginning_of_a_fable_too(corpus, tokenizer, fables):
+def test_what_decides_is_known_of_the_beginning_of_a_fable_too(language, tokenizer, fables):
     fable = fables[0]
-    rows = deciding_tokens(corpus, tokenizer, fable).any(axis=0)
-    assert what_decides(corpus, tokenizer, fable.text) == [np.flatnonzero(row).tolist() for row in rows]
+    rows = deciding_tokens(language, tokenizer, fable).any(axis=0)
+    assert what_decides(language, tokenizer, fable.text) == [np.flatnonzero(row).tolist() for row in rows]
     t = int(np.flatnonzero(rows.any(axis=1))[0])
     beginning = tokenizer.decode(fable.ids[1 : t + 2])  # with the token that is decided
-    assert what_decides(corpus, tokenizer, beginning)[t]
-    assert len(what_decides(corpus, tokenizer, beginning)) == t + 2
+    assert what_decides(language, tokenizer, beginning)[t]
+    assert len(what_decides(language, tokenizer, beginning)) == t + 2
 
 
-def test_heads_that_spread_their_attention_evenly_look_no_more_at_what_decides(corpus, tokenizer, fables):
+def test_heads_that_spread_their_attention_evenly_look_no_more_at_what_decides(language, tokenizer, fables):
     model = small_model(tokenizer, position={"type": "none"})
     with torch.no_grad():
         for block in model.blocks:
             block.attention.sublayer.W_Q.weight.zero_()
             if block.attention.sublayer.W_Q.bias is not None:
                 block.attention.sublayer.W_Q.bias.zero_()
-    found = attribute(model, tokenizer, corpus, fables)
+    found = attribute(model, tokenizer, language, fables)
     assert {"recall", "fact"} <= set(found.evenly)
     for head in found.heads:
         for skill, share in found.evenly.items():
@@ -91,12 +90,14 @@ def test_heads_that_spread_their_attention_evenly_look_no_more_at_what_decides(c
 
 
 @pytest.mark.parametrize("units", ["byte pairs", "characters"])
-def test_a_head_that_looks_only_at_what_decides_has_all_its_attention_there(corpus, units, tokenizer, monkeypatch):
+def test_a_head_that_looks_only_at_what_decides_has_all_its_attention_there(
+    corpus, language, units, tokenizer, monkeypatch
+):
     if units == "characters":
         tokenizer = train_characters(corpus.documents("validation"), special_tokens=[END])
     fables = held_out_documents(corpus, tokenizer, 700, n=2)
     model = build_model(tiny_config(context_length=700), tokenizer.vocab_size)
-    by_ids = {tuple(fable.ids): deciding_tokens(corpus, tokenizer, fable).any(axis=0) for fable in fables}
+    by_ids = {tuple(fable.ids): deciding_tokens(language, tokenizer, fable).any(axis=0) for fable in fables}
 
     def knowing(model, ids):
         looks_TS = torch.from_numpy(by_ids[tuple(ids)]).float()
@@ -106,19 +107,19 @@ def test_a_head_that_looks_only_at_what_decides_has_all_its_attention_there(corp
         return traced
 
     monkeypatch.setattr(attribution, "trace", knowing)
-    knows = attribute(model, tokenizer, corpus, fables).heads[2]
+    knows = attribute(model, tokenizer, language, fables).heads[2]
     assert (knows.layer, knows.head) == (1, 0)
     # A token may take two skills, which other words decide; then it looks at the words of both.
     assert knows.looks["fact"] == Estimate(pytest.approx(1), pytest.approx(0, abs=1e-6))
     assert all(share.mean > 0.5 for share in knows.looks.values())
 
 
-def test_what_a_head_costs_is_what_the_knock_out_says(corpus, tokenizer, fables):
+def test_what_a_head_costs_is_what_the_knock_out_says(language, tokenizer, fables):
     model = small_model(tokenizer)
-    found = attribute(model, tokenizer, corpus, fables)
+    found = attribute(model, tokenizer, language, fables)
     assert [(head.layer, head.head) for head in found.heads] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     difference_FS = loss_by_skill(model, fables, [("head", 1, 0)]) - loss_by_skill(model, fables)
-    recall = corpus.skills.index("recall")
+    recall = language.skills.index("recall")
     assert found.heads[2].costs.by_skill["recall"].mean == pytest.approx(difference_FS[:, recall].mean())
 
 
@@ -165,7 +166,7 @@ def test_the_table_of_heads_goes_into_json_with_and_without_an_attribution():
 @pytest.fixture(scope="module")
 def lookup():
     """Documents of one pair and one question: " a 7 : a 7"."""
-    return SymbolCorpus(Lookup(1, 40, 1, 1), {}, kind="lookup", size=40, seed=0, validation_fraction=0.05)
+    return build_corpus(LookupConfig(type="lookup", keys=1, values=40, pairs=1, queries=1, size=40))
 
 
 def test_a_head_made_to_look_up_values_is_found_and_its_knock_out_costs_that_skill_alone(lookup):
@@ -190,7 +191,7 @@ def test_a_head_made_to_look_up_values_is_found_and_its_knock_out_costs_that_ski
         attention.W_O.weight.copy_(torch.eye(44))
 
     documents = held_out_documents(lookup, tokenizer, 6, n=2)
-    found = attribute(model, tokenizer, lookup, documents)
+    found = attribute(model, tokenizer, lookup.language, documents)
     [head] = found.heads
     assert found.evenly == {"recall to 8": pytest.approx(1 / 5)}
     assert head.looks["recall to 8"].mean == pytest.approx(1)
@@ -202,16 +203,16 @@ def test_a_head_made_to_look_up_values_is_found_and_its_knock_out_costs_that_ski
 
 def test_the_decided_tokens_of_a_beginning_are_known_in_every_language_that_says_them(lookup):
     tokenizer = train_characters(lookup.documents("train"), special_tokens=[END])
-    places = what_decides(lookup, tokenizer, " a 17 : a")
+    places = what_decides(lookup.language, tokenizer, " a 17 : a")
     assert places[-1] == []  # a blank is next
-    assert what_decides(lookup, tokenizer, " a 17 : a ")[-1] == [4, 5]  # the first key is the end_of_text
+    assert what_decides(lookup.language, tokenizer, " a 17 : a ")[-1] == [4, 5]  # the first key is the end_of_text
 
 
 def test_where_no_words_are_known_to_decide_the_table_has_the_costs_of_all_skills():
-    corpus = SymbolCorpus(Hidden(mess3(0.05, 0.85), 20), {}, kind="hidden", size=100, seed=0, validation_fraction=0.05)
+    corpus = build_corpus(HiddenConfig(type="hidden", length=20, size=100))
     tokenizer = train_byte_pairs(corpus.documents("train"), vocab_size=260, special_tokens=[END])
     model = small_model(tokenizer)
-    found = attribute(model, tokenizer, corpus, held_out_documents(corpus, tokenizer, 21, n=3))
+    found = attribute(model, tokenizer, corpus.language, held_out_documents(corpus, tokenizer, 21, n=3))
     assert found.evenly == {}
     lines = found.table().splitlines()
     assert lines[2].split() == ["head", "symbol", "spelling", "all"]
@@ -219,5 +220,7 @@ def test_where_no_words_are_known_to_decide_the_table_has_the_costs_of_all_skill
     cost = found.heads[0].costs.by_skill["symbol"]
     assert lines[3].split()[1:3] == [f"{cost.mean:+.2f}", f"±{cost.half_width:.2f}"]
 
-    listed = ListedCorpus({"ab cd": 0.5, "ac cd": 0.5}, n_validation=2)  # which does not say what decides
-    assert attribute(model, tokenizer, listed, held_out_documents(listed, tokenizer, 21, n=2)).evenly == {}
+    listed = ListedCorpus(
+        {"ab cd": 0.5, "ac cd": 0.25, "ad cd": 0.25}, n_validation=2
+    )  # which does not say what decides
+    assert attribute(model, tokenizer, listed.language, held_out_documents(listed, tokenizer, 21, n=2)).evenly == {}

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from listed_corpus import ListedCorpus
+from listed_corpus import Listed, ListedCorpus
 from model.model_axes import build_away_from_zero, tiny_config
 from pellucid.corpora.corpus import Piece
 from pellucid.errors import ConfigError
@@ -51,13 +51,13 @@ class Uniform(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def corpus():
+def language():
     return tiny_fables(0, most=300)
 
 
 @pytest.fixture(scope="module")
-def stories(corpus):
-    return list(all_stories(corpus.grammar.begin()))
+def stories(language):
+    return list(all_stories(language.grammar.begin()))
 
 
 @pytest.fixture(scope="module", params=[300, 600], ids=["words in pieces", "whole words"])
@@ -65,15 +65,15 @@ def tokenizer(request, stories):
     return train_byte_pairs([text for text, _ in stories], vocab_size=request.param, special_tokens=[END])
 
 
-def explained(model, tokenizer, text, corpus, *, is_document=False, context_length=10_000, n_candidates=5):
+def explained(model, tokenizer, text, language, *, is_document=False, context_length=10_000, n_candidates=5):
     piece = Piece(text, ends_document=is_document)
-    return explain(model, tokenizer, piece, corpus, context_length=context_length, n_candidates=n_candidates)
+    return explain(model, tokenizer, piece, language, context_length=context_length, n_candidates=n_candidates)
 
 
-def test_a_model_that_knows_the_truth_has_no_excess_anywhere(corpus, stories, tokenizer):
+def test_a_model_that_knows_the_truth_has_no_excess_anywhere(language, stories, tokenizer):
     oracle = Oracle(stories, tokenizer)
     text, p = stories[len(stories) // 3]
-    explanation = explained(oracle, tokenizer, text, corpus, is_document=True)
+    explanation = explained(oracle, tokenizer, text, language, is_document=True)
     assert "".join(row.text for row in explanation.rows) == text + END
     for row in explanation.rows:
         assert row.excess_nats == pytest.approx(0, abs=1e-5)
@@ -81,16 +81,16 @@ def test_a_model_that_knows_the_truth_has_no_excess_anywhere(corpus, stories, to
         assert row.forecast.forbidden_probability == pytest.approx(0, abs=1e-9)
         assert row.is_hit or row.truth < 0.51, "what is certain is the likeliest"
     assert explanation.floor_nats == pytest.approx(-math.log(p), abs=1e-9)
-    assert explanation.floor_nats == pytest.approx(-corpus.log_probability(text), abs=1e-9)
+    assert explanation.floor_nats == pytest.approx(-language.log_probability(text), abs=1e-9)
     assert explanation.loss_nats == pytest.approx(explanation.floor_nats, abs=1e-4)
     assert explanation.notes == []
 
 
 def test_a_model_that_knows_nothing_loses_the_entropy_of_its_vocabulary_less_that_of_the_truth(
-    corpus, stories, tokenizer
+    language, stories, tokenizer
 ):
     text, _ = stories[0]
-    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, text, corpus, is_document=True)
+    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, text, language, is_document=True)
     for row in explanation.rows:
         assert row.model_nats == pytest.approx(math.log(tokenizer.vocab_size), rel=1e-6)
         expected = math.log(tokenizer.vocab_size) - row.forecast.truth_entropy_nats
@@ -98,13 +98,13 @@ def test_a_model_that_knows_nothing_loses_the_entropy_of_its_vocabulary_less_tha
         assert 0 < row.forecast.forbidden_probability < 1
 
 
-def test_the_excess_to_expect_at_a_place_is_the_mean_of_what_comes(corpus, stories, tokenizer):
+def test_the_excess_to_expect_at_a_place_is_the_mean_of_what_comes(language, stories, tokenizer):
     """KL(truth ‖ model) against all that may come, token by token."""
     torch.manual_seed(0)
     model = Uniform(tokenizer.vocab_size)
     nn.init.normal_(model.logits_V)
     prefix = stories[0][0].split(" ")[0]
-    forecast = explained(model, tokenizer, prefix, corpus, n_candidates=tokenizer.vocab_size).next
+    forecast = explained(model, tokenizer, prefix, language, n_candidates=tokenizer.vocab_size).next
     assert sum(candidate.truth for candidate in forecast.candidates) == pytest.approx(1)
     assert sum(candidate.model for candidate in forecast.candidates) == pytest.approx(1)
     mean = sum(c.truth * math.log(c.truth / c.model) for c in forecast.candidates if c.truth)
@@ -116,19 +116,19 @@ def test_the_excess_to_expect_at_a_place_is_the_mean_of_what_comes(corpus, stori
     )
 
 
-def test_the_losses_are_those_that_an_evaluation_counts(corpus, stories, tokenizer):
+def test_the_losses_are_those_that_an_evaluation_counts(language, stories, tokenizer):
     torch.manual_seed(1)
     model = Uniform(tokenizer.vocab_size)
     nn.init.normal_(model.logits_V)
-    explanation = explained(model, tokenizer, stories[5][0], corpus, is_document=True)
+    explanation = explained(model, tokenizer, stories[5][0], language, is_document=True)
     targets_T = torch.tensor([row.id for row in explanation.rows])
     nats_T, hits_T = nats_and_hits(model(targets_T), targets_T)
     assert [row.model_nats for row in explanation.rows] == pytest.approx(nats_T.tolist(), rel=1e-5)
     assert [row.is_hit for row in explanation.rows] == hits_T.tolist()
 
 
-def test_the_skills_of_a_fable_add_up_to_its_loss_and_floor(corpus, stories, tokenizer):
-    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, stories[7][0], corpus, is_document=True)
+def test_the_skills_of_a_fable_add_up_to_its_loss_and_floor(language, stories, tokenizer):
+    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, stories[7][0], language, is_document=True)
     scores = explanation.skills.scores.values()
     assert sum(score.tokens for score in scores) == pytest.approx(len(explanation.rows))
     assert sum(score.loss_nats for score in scores) == pytest.approx(explanation.loss_nats)
@@ -136,10 +136,10 @@ def test_the_skills_of_a_fable_add_up_to_its_loss_and_floor(corpus, stories, tok
     assert all(sum(row.skills.values()) == pytest.approx(1) for row in explanation.rows)
 
 
-def test_a_prompt_that_cannot_be_written_says_where_it_leaves_the_grammar(corpus, stories, tokenizer):
+def test_a_prompt_that_cannot_be_written_says_where_it_leaves_the_grammar(language, stories, tokenizer):
     text = stories[0][0]
     begun = text[: text.index(" ", 20)]
-    explanation = explained(Oracle(stories, tokenizer), tokenizer, begun + " zzz and on", corpus)
+    explanation = explained(Oracle(stories, tokenizer), tokenizer, begun + " zzz and on", language)
     (note,) = explanation.notes
     assert note.startswith("the grammar cannot write this: after “")
     assert "but not with “z”" in note
@@ -150,29 +150,29 @@ def test_a_prompt_that_cannot_be_written_says_where_it_leaves_the_grammar(corpus
     assert explanation.floor_nats < math.inf
 
 
-def test_a_text_that_goes_on_after_its_end_is_none(corpus, stories, tokenizer):
-    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, stories[0][0] + " More.", corpus)
+def test_a_text_that_goes_on_after_its_end_is_none(language, stories, tokenizer):
+    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, stories[0][0] + " More.", language)
     assert "the text is over, but here “␣” follows" in explanation.notes[0]
 
 
-def test_a_prompt_that_stops_inside_a_word_is_shown_by_character(corpus, stories):
+def test_a_prompt_that_stops_inside_a_word_is_shown_by_character(language, stories):
     texts = [text for text, _ in stories]
     tokenizer = train_byte_pairs(texts, vocab_size=600, special_tokens=[END])
     words = [word for word in texts[0].split(" ") if len(word) > 4 and len(tokenizer.encode(" " + word)) == 1]
     prompt = texts[0][: texts[0].index(" " + words[0]) + 3]
-    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, prompt, corpus, n_candidates=600)
+    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, prompt, language, n_candidates=600)
     assert explanation.next_unit == "character"
     assert "is shown by character" in explanation.notes[0]
-    expected = corpus.next_character_distribution(prompt)
+    expected = language.next_character_distribution(prompt)
     found = {candidate.text: candidate.truth for candidate in explanation.next.candidates if candidate.truth}
     assert found == pytest.approx(dict(expected))
     assert sum(candidate.model for candidate in explanation.next.candidates) == pytest.approx(1)
 
 
 def test_a_character_that_the_vocabulary_lacks_has_its_own_line():
-    corpus = ListedCorpus({"ab ab": 0.5, "ax ab": 0.25, "xa": 0.25})
+    language = Listed({"ab ab": 0.5, "ax ab": 0.25, "xa": 0.25})
     tokenizer = train_characters(["ab ab"], special_tokens=[END])
-    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, "ab ab", corpus, is_document=True)
+    explanation = explained(Uniform(tokenizer.vocab_size), tokenizer, "ab ab", language, is_document=True)
     lacking = [c for c in explanation.rows[1].forecast.candidates if c.text == NO_TOKEN]
     assert lacking[0].model == 0
     assert lacking[0].truth == pytest.approx(1 / 3)
@@ -193,13 +193,13 @@ def test_a_corpus_without_a_truth_leaves_the_model_alone(stories, tokenizer):
 
 
 @pytest.mark.parametrize("context_length", [1, 2, 9, 40])
-def test_of_a_text_longer_than_the_context_the_words_that_fit_are_read(corpus, stories, tokenizer, context_length):
+def test_of_a_text_longer_than_the_context_the_words_that_fit_are_read(language, stories, tokenizer, context_length):
     text = stories[0][0]
     read = beginning_that_fits(tokenizer, text, context_length - 1)
     assert text.startswith(read)
     assert len(tokenizer.encode(read)) <= context_length - 1
     model = Uniform(tokenizer.vocab_size)
-    explanation = explained(model, tokenizer, text, corpus, is_document=True, context_length=context_length)
+    explanation = explained(model, tokenizer, text, language, is_document=True, context_length=context_length)
     assert explanation.text == read
     assert "longer than the context" in explanation.notes[-1]
     assert explanation.skills is None
@@ -226,7 +226,7 @@ class LongDocument(ListedCorpus):
 @pytest.mark.parametrize(("context_length", "n_read", "is_whole"), [(10, 9, False), (30, 27, False), (100, 63, True)])
 def test_a_document_in_pieces_is_read_to_the_end_of_the_context(context_length, n_read, is_whole):
     tokenizer = train_characters([" ab"], special_tokens=[END])
-    document = validation_document(LongDocument({}), 2, tokenizer, context_length)
+    document = validation_document(LongDocument(dict.fromkeys("ab", 0.5)), 2, tokenizer, context_length)
     explanation = explain(
         Uniform(tokenizer.vocab_size), tokenizer, document, None, context_length=context_length, n_candidates=3
     )
@@ -245,8 +245,8 @@ def test_the_mode_of_the_model_comes_back_when_reading_fails(stories, tokenizer)
     assert model.training
 
 
-def test_the_table_has_a_row_per_token_and_fits_a_terminal(corpus, stories, tokenizer):
-    explanation = explained(Oracle(stories, tokenizer), tokenizer, stories[0][0], corpus, is_document=True)
+def test_the_table_has_a_row_per_token_and_fits_a_terminal(language, stories, tokenizer):
+    explanation = explained(Oracle(stories, tokenizer), tokenizer, stories[0][0], language, is_document=True)
     table = explanation.table()
     assert all(len(line) <= 100 for line in table.splitlines())
     assert len(table.splitlines()) > len(explanation.rows)
@@ -257,10 +257,10 @@ def test_the_table_has_a_row_per_token_and_fits_a_terminal(corpus, stories, toke
     assert "\033" in explanation.table(colored=True)
 
 
-def test_each_token_shows_the_experts_that_it_asks_in_each_layer(corpus, stories, tokenizer):
+def test_each_token_shows_the_experts_that_it_asks_in_each_layer(language, stories, tokenizer):
     moe = {"type": "moe", "n_experts": 5, "top_k": 2}
     model = build_away_from_zero(tiny_config(context_length=2000, feed_forward=moe), tokenizer.vocab_size)
-    explanation = explained(model, tokenizer, stories[0][0], corpus, is_document=True, context_length=2000)
+    explanation = explained(model, tokenizer, stories[0][0], language, is_document=True, context_length=2000)
     ids = [tokenizer.end_of_text, *(row.id for row in explanation.rows[:-1])]
     heard = []
     for block in model.blocks:

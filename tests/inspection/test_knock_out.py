@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from inspection.conftest import CONTEXT
 from model.model_axes import build_away_from_zero, tiny_config
-from pellucid.corpora.fables import FablesCorpus
+from pellucid.corpora.drawn import Drawn
 from pellucid.errors import ConfigError, DataError
 from pellucid.evaluation.estimate import Estimate, mean_of
 from pellucid.inspection.interventions import places_of
@@ -24,6 +24,7 @@ from pellucid.inspection.knock_out import (
     loss_by_skill,
 )
 from pellucid.inspection.trace import trace
+from pellucid.languages.fables import Fables
 from pellucid.model.build import build_model
 
 
@@ -37,7 +38,7 @@ def test_the_sample_is_the_first_held_out_fables_with_their_exact_floor(corpus, 
     for fable in fables:
         assert fable.ids == [tokenizer.end_of_text, *tokenizer.encode(fable.text)]
         assert fable.targets == [*fable.ids[1:], tokenizer.end_of_text]
-        assert math.fsum(fable.floor) == pytest.approx(-corpus.log_probability(fable.text))
+        assert math.fsum(fable.floor) == pytest.approx(-corpus.language.log_probability(fable.text))
         np.testing.assert_allclose(fable.shares.sum(axis=1), 1)
 
 
@@ -59,10 +60,10 @@ def test_a_long_fable_is_read_as_far_as_the_context_goes(corpus, tokenizer, fabl
 
 
 def test_the_table_has_the_floor_the_intact_model_and_what_each_knock_out_adds(model, corpus, fables):
-    table = knock_out_table(model, fables, corpus.skills)
+    table = knock_out_table(model, fables, corpus.language.skills)
     assert [row.places for row in table.rows] == [(place,) for place in places_of(model)]
     intact_FS, without_FS = loss_by_skill(model, fables), loss_by_skill(model, fables, [("head", 0, 1)])
-    recall = corpus.skills.index("recall")
+    recall = corpus.language.skills.index("recall")
     difference = table.rows[1].by_skill["recall"].mean
     assert difference == pytest.approx((without_FS - intact_FS)[:, recall].mean())
     for row in table.rows:
@@ -74,7 +75,7 @@ def test_the_table_has_the_floor_the_intact_model_and_what_each_knock_out_adds(m
     assert figures["knocked_out"][1]["places"] == [["head", 0, 1]]
     assert figures["knocked_out"][1]["nats_per_fable"]["recall"]["mean"] == difference
     lines = table.table().splitlines()
-    assert lines[1].split() == [*corpus.skills, "all"]
+    assert lines[1].split() == [*corpus.language.skills, "all"]
     assert lines[5].split()[:3] == ["head", "0.1", f"{table.rows[1].by_skill['choice'].mean:+.2f}"]
     assert max(map(len, lines)) <= 122
 
@@ -87,7 +88,7 @@ def test_columns_of_the_table_stay_apart_however_large_the_numbers():
 
 def test_places_can_be_knocked_out_together(model, corpus, fables):
     both = [("head", 0, 0), ("head", 0, 1)]
-    [row] = knock_out_table(model, fables, corpus.skills, [both]).rows
+    [row] = knock_out_table(model, fables, corpus.language.skills, [both]).rows
     assert row.name == "head 0.0 + head 0.1"
     without_FS = loss_by_skill(model, fables, both)
     assert row.all.mean == pytest.approx((without_FS - loss_by_skill(model, fables)).sum(axis=1).mean())
@@ -95,7 +96,7 @@ def test_places_can_be_knocked_out_together(model, corpus, fables):
 
 def test_a_place_that_gives_nothing_anyway_costs_nothing(tokenizer, corpus, fables):
     config = tiny_config(context_length=CONTEXT, zero_init_projections=True)
-    rows = knock_out_table(build_model(config, tokenizer.vocab_size), fables, corpus.skills).rows
+    rows = knock_out_table(build_model(config, tokenizer.vocab_size), fables, corpus.language.skills).rows
     assert all(row.all == Estimate(0, 0) for row in rows)
 
 
@@ -120,4 +121,4 @@ def test_what_cannot_be_measured_is_one_clear_line(model, corpus, tokenizer, fab
 
 def test_one_fable_alone_has_no_interval(tokenizer):
     with pytest.raises(DataError, match="the corpus: documents held out: 1, and an interval needs two"):
-        held_out_documents(FablesCorpus(20, 3, 0, 0.05), tokenizer, CONTEXT)
+        held_out_documents(Drawn(Fables(3), 20, 0, 0.05), tokenizer, CONTEXT)

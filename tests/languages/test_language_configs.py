@@ -44,11 +44,12 @@ def test_a_document_may_fill_a_context_of_four_thousand_tokens(language):
 def test_of_very_many_sums_all_are_held_out_and_some_are_scored(monkeypatch):
     config = SumsConfig(type="sums", digits=1, size=400)
     before = build_corpus(config)
-    monkeypatch.setattr("pellucid.corpora.symbols.MOST_HELD_OUT_SUMS", 10)
+    identity, held_out = before.identity, list(before.documents("validation"))
+    monkeypatch.setattr("pellucid.corpora.sums.MOST_HELD_OUT", 10)
     corpus = build_corpus(config)
-    assert list(corpus.documents("validation")) == list(before.documents("validation"))[:10]
-    assert not set(corpus.documents("train")) & set(before.documents("validation"))
-    assert corpus.identity != before.identity
+    assert list(corpus.documents("validation")) == held_out[:10]
+    assert not set(corpus.documents("train")) & set(held_out)
+    assert corpus.identity != identity
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from pellucid.errors import DataError
 from pellucid.languages.brackets import Brackets
 from pellucid.languages.chains import Chains
 from pellucid.languages.hops import Hops
-from pellucid.languages.known import SPELLING, Decided
+from pellucid.languages.language import SPELLING, Decided
 from pellucid.languages.lookup import Lookup
 from pellucid.languages.sums import Sums
 from pellucid.languages.symbols import SymbolLanguage, entropy

@@ -94,13 +94,13 @@ class Model(nn.Module):
         return torch.stack([self.log_probabilities(row) for row in inputs_BT])
 
 
-def truth(corpus, tokenizer, context_length: int) -> Model:
+def truth(language, tokenizer, context_length: int) -> Model:
     """The exact distribution of the next token, as a model."""
 
     def log_probabilities(ids_T: torch.Tensor) -> torch.Tensor:
         text = tokenizer.decode(id_ for id_ in ids_T.tolist() if id_ != tokenizer.end_of_text)
         log_p_TV = torch.full((len(ids_T), tokenizer.vocab_size), -1e9, dtype=torch.float64)
-        for t, distribution in enumerate(next_token_distributions(corpus, tokenizer, text)):
+        for t, distribution in enumerate(next_token_distributions(language, tokenizer, text)):
             for id_, p in distribution.items():
                 log_p_TV[t, id_] = math.log(p) if id_ >= 0 else -1e9
         return log_p_TV.float()
@@ -111,7 +111,7 @@ def truth(corpus, tokenizer, context_length: int) -> Model:
 def test_the_truth_has_no_excess(fables, hidden):
     for run in (fables, hidden):
         tokenizer = run.trained.tokenizer
-        model = truth(build_corpus(run.config.corpus), tokenizer, run.trained.model.context_length)
+        model = truth(build_corpus(run.config.corpus).language, tokenizer, run.trained.model.context_length)
         score = score_of(run, n=10, model=model)
         assert score.excess_nats_per_token.mean == pytest.approx(0, abs=1e-6)
         assert score.excess_percent.mean == pytest.approx(0, abs=1e-4)
@@ -165,10 +165,10 @@ def test_what_is_held_out_is_not_drawn():
     section = {"type": "hidden", "process": "golden_mean", "length": 12, "size": 4, "validation_fraction": 0.3}
     corpus = build_corpus(TypeAdapter(CorpusConfig).validate_python(section))
     [held_out] = corpus.documents("validation")
-    p = math.exp(corpus.log_probability(held_out))
+    p = math.exp(corpus.language.log_probability(held_out))
     assert p > 1e-3
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pellucid.corpora.known.MOST_HELD_OUT", 1)
+        patch.setattr("pellucid.corpora.drawn.MOST_HELD_OUT", 1)
         assert held_out not in corpus.fresh(int(10 / p), seed=0)
 
 

@@ -19,7 +19,7 @@ from pellucid.checkpoint.step_directory import read_checkpoint
 from pellucid.config.shipped import DEMO
 from pellucid.data.truth import truth_of_answers
 from pellucid.errors import CheckpointError, ConfigError
-from pellucid.inspection.build import fables_of
+from pellucid.inspection.build import fables_of, known_corpus_of
 from pellucid.inspection.explain_truth import truth_of_text
 from pellucid.inspection.interventions import nothing, replaced
 from pellucid.languages.fables.story import other_heroes
@@ -107,13 +107,13 @@ def test_the_truth_is_that_of_the_grammar(fables_run):
 
 def test_an_example_ends_where_the_skill_that_it_is_named_after_is_needed(fables_run):
     microscope = Microscope([fables_run])
-    corpus = fables_of(load(fables_run).trained, "test")
-    recall = corpus.skills.index("recall")
+    corpus = known_corpus_of(load(fables_run).trained, "test")
+    recall = corpus.language.skills.index("recall")
 
     [text] = [example["text"] for example in microscope.runs.examples("fables@4") if example["skill"] == "recall"]
 
     whole = next(piece.text for piece in corpus.pieces("validation") if piece.text.startswith(text))
-    assert recall in corpus.skills_of(whole)[len(text) : len(text) + 2]
+    assert recall in corpus.language.skills_of(whole)[len(text) : len(text) + 2]
 
 
 def test_a_checkpoint_that_is_not_there_is_an_error_with_a_way_out(fables_run):

@@ -72,7 +72,7 @@ def run(fables_run: Path) -> Run:
 @pytest.fixture(scope="module")
 def text(run: Run) -> str:
     """The beginning of a held-out fable."""
-    return next(fables_of(run.trained, "test").pieces("validation")).text[:40].rpartition(" ")[0]
+    return next(run.trained.corpus().pieces("validation")).text[:40].rpartition(" ")[0]
 
 
 def close(actual: torch.Tensor | float, expected: torch.Tensor | float) -> None:
@@ -292,9 +292,10 @@ def test_a_weight_is_read_where_one_points_at_the_map(show, run, text):
 
 
 def test_what_decides_the_next_token_is_outlined_with_how_much_the_head_takes_from_it(show, run):
-    corpus, length = fables_of(run.trained, "test"), run.model.context_length
+    corpus, length = run.trained.corpus(), run.model.context_length
     fable = beginning_that_fits(run.tokenizer, next(corpus.pieces("validation")).text, length - 1)
-    at, places = next((t, places) for t, places in enumerate(what_decides(corpus, run.tokenizer, fable)) if places)
+    decided = enumerate(what_decides(corpus.language, run.tokenizer, fable))
+    at, places = next((t, places) for t, places in decided if places)
     page = show(text=fable, at=at, head="1.1")
     page.wait_for_selector(".seen .decides", state="attached")
 

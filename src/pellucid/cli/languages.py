@@ -18,13 +18,15 @@ def language(
     """Check a grammar of your own, and describe its texts."""
     from pellucid.config.languages import GrammarConfig
     from pellucid.config.load import load_run_config
-    from pellucid.corpora.grammar import GrammarCorpus
+    from pellucid.corpora.drawn import Drawn
+    from pellucid.languages.grammar.own import OwnGrammar, read_source
     from pellucid.languages.grammar.portrait import portrait
 
     drawn = load_run_config(Path("languages/weather")).corpus  # what `train` would take
     assert isinstance(drawn, GrammarConfig)
-    corpus = GrammarCorpus(str(file), drawn.size, drawn.seed, drawn.validation_fraction)
-    picture, too_small = portrait(corpus), corpus.too_small(N_OF_CONTEST)
+    grammar = OwnGrammar(read_source(file), str(file))
+    corpus = Drawn(grammar, drawn.size, drawn.seed, drawn.validation_fraction)
+    picture, too_small = portrait(grammar), corpus.too_small(N_OF_CONTEST)
     if as_json:
         n_texts = picture.n_texts if picture.n_texts < 10**4_000 else None  # JSON readers refuse longer numbers
         more = {"n_texts": n_texts, "command": picture.command(str(file)), "too_small": too_small}

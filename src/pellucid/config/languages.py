@@ -140,4 +140,7 @@ class TreesConfig(DrawnSection):
     grammar_seed: int = Field(0, ge=0, description="seed of the grammar")
 
 
-LanguageConfig = ChainsConfig | LookupConfig | HopsConfig | BracketsConfig | SumsConfig | HiddenConfig | TreesConfig
+LanguageOfSymbolsConfig = (
+    ChainsConfig | LookupConfig | HopsConfig | BracketsConfig | SumsConfig | HiddenConfig | TreesConfig
+)
+LanguageConfig = FablesConfig | GrammarConfig | LanguageOfSymbolsConfig

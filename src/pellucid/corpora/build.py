@@ -11,7 +11,7 @@ from pellucid.config.data import (
     PreferencesConfig,
     TextFilesConfig,
 )
-from pellucid.config.languages import FablesConfig, GrammarConfig, InstructionsConfig
+from pellucid.config.languages import InstructionsConfig, SumsConfig
 from pellucid.corpora.corpus import Corpus
 from pellucid.errors import DataError, Fix, Option
 
@@ -25,18 +25,10 @@ def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
     """
     options = config.model_dump(mode="json", exclude={"type"})
     match config:
-        case FablesConfig():
-            from pellucid.corpora.fables import FablesCorpus
-
-            return FablesCorpus(**options)
         case InstructionsConfig():
             from pellucid.corpora.instructions import InstructionsCorpus
 
             return InstructionsCorpus(**options)
-        case GrammarConfig():
-            from pellucid.corpora.grammar import GrammarCorpus
-
-            return GrammarCorpus(**options)
         case TextFilesConfig():
             from pellucid.corpora.download import download
             from pellucid.corpora.text_files import TextFilesCorpus
@@ -66,10 +58,14 @@ def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
             text, prompt = Option("--text", "text_file or texts"), Option("--prompt", "text")
             fix = Fix(f"{words} start_from: RUN and a corpus", text, prompt)
             raise DataError("corpus", "this run has no text of its own", fix)
-        case _:  # what is left are the languages of symbols, as the type of `build_language` demands
-            from pellucid.corpora.symbols import SumsCorpus, SymbolCorpus
+        case _:  # what is left are languages, as the type of `build_language` demands
             from pellucid.languages.build import build_language
 
-            kind = SumsCorpus if config.type == "sums" else SymbolCorpus
-            drawn = {name: options.pop(name) for name in ("size", "seed", "validation_fraction")}
-            return kind(build_language(config), options, kind=config.type, **drawn)
+            language, drawn = build_language(config), (config.size, config.seed, config.validation_fraction)
+            if isinstance(config, SumsConfig):
+                from pellucid.corpora.sums import DrawnSums
+
+                return DrawnSums(language, *drawn)
+            from pellucid.corpora.drawn import Drawn
+
+            return Drawn(language, *drawn)

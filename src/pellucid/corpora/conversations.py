@@ -6,10 +6,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
-from pellucid.corpora.corpus import Piece, Split, Turn, cut_into_pieces
+from pellucid.corpora.corpus import ConversationCorpus, Split, Turn
 from pellucid.corpora.hugging_face import DataSet
 from pellucid.errors import DataError
 
@@ -19,7 +18,7 @@ ROLES = ("user", "assistant")
 
 
 @dataclass
-class ConversationsCorpus(DataSet):
+class ConversationsCorpus(DataSet, ConversationCorpus):
     """One conversation per record: its `messages`, or a question in `prompt_field` and its answer in `answer_field`.
 
     User and assistant take turns, and the assistant has the last word. A `system` message is put before the first
@@ -35,12 +34,6 @@ class ConversationsCorpus(DataSet):
     def conversations(self, split: Split) -> Iterator[list[Turn]]:
         """The conversations of a split in the order of the records."""
         return self.documents(split, self._read)
-
-    def pieces(self, split: Split) -> Iterator[Piece]:
-        """The texts of the turns."""
-        return chain.from_iterable(
-            cut_into_pieces([turn.text]) for turns in self.conversations(split) for turn in turns
-        )
 
     def notes(self) -> list[str]:
         """As of any data set, and the keys of messages that say nothing to a model here."""

@@ -5,16 +5,19 @@ one document of about 500,000 pieces.
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple
 
-from pellucid.languages.known import KnownText
+from pellucid.languages.language import Language
 
 Split = Literal["train", "validation"]
 
 # Characters. Longer words are cut: the time to learn byte pairs grows with the square of a word's length.
 PIECE_LENGTH = 1 << 12
+PART_BYTES = 1 << 19  # of UTF-8; in memory, text may take four times as much
 # The end of the last word before a space or a newline. Our own byte-pair tokenizers never merge across it. Others join
 # a full stop and the newlines after it; but a single space between two words always begins a new token.
 LAST_WORD_END = re.compile(r".*\S(?=[ \n])", re.DOTALL)
@@ -28,47 +31,40 @@ class Piece(NamedTuple):
     ends_document: bool
 
 
-class Corpus(Protocol):
-    """A source of text. It can be read many times, and gives the same text each time."""
-
-    @property
-    def identity(self) -> dict[str, object]:
-        """A description, ready for JSON: corpora with equal identities have equal text."""
-
-    def pieces(self, split: Split) -> Iterator[Piece]:
-        """The documents of a split in order, each in one or more pieces. Raises DataError for unreadable text."""
-
-
 # Pieces in order, of complete documents or not. It can be sent to another process, which then reads it.
 Part = Iterable[Piece]
 
 
-@runtime_checkable
-class CorpusInParts(Corpus, Protocol):
-    """A corpus that several processes can read at once."""
+class Corpus(ABC):
+    """A source of text. It can be read many times, and gives the same text each time."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> dict[str, object]:
+        """A description, ready for JSON: corpora with equal identities have equal text."""
+
+    @abstractmethod
+    def pieces(self, split: Split) -> Iterator[Piece]:
+        """The documents of a split in order, each in one or more pieces. Raises DataError for unreadable text."""
 
     def parts(self, split: Split) -> Iterator[Part]:
         """The text of `pieces` in parts, always the same; its pieces may be cut between other words."""
+        part, n_bytes = list[Piece](), 0
+        for piece in self.pieces(split):
+            part.append(piece)
+            n_bytes += len(piece.text.encode())
+            if n_bytes >= PART_BYTES:
+                yield part
+                part, n_bytes = [], 0
+        yield part
 
-
-@runtime_checkable
-class CorpusOfFiles(Corpus, Protocol):
-    """A corpus with local files, which somebody may edit while it is read."""
-
-    def local_files(self) -> Sequence[Path]: ...
-
-
-@runtime_checkable
-class CorpusWithNotes(Corpus, Protocol):
-    """A corpus of somebody's files, which are not always what they were meant to be."""
+    def local_files(self) -> Sequence[Path]:
+        """The local files that it reads, which somebody may edit meanwhile."""
+        return ()
 
     def notes(self) -> list[str]:
-        """Notes, a few words each: what was left out when the corpus was read, and what may be a mistake in it."""
-
-
-@runtime_checkable
-class KnownCorpus(Corpus, KnownText, Protocol):
-    """A corpus of documents whose distribution is known. Each document is one piece."""
+        """Notes, a few words each: what was left out when it was read, and what may be a mistake in it."""
+        return []
 
 
 class Turn(NamedTuple):
@@ -78,16 +74,20 @@ class Turn(NamedTuple):
     text: str
 
 
-@runtime_checkable
-class ConversationCorpus(Corpus, Protocol):
-    """A corpus of conversations. Its `pieces`, for training a tokenizer, are the texts of the turns."""
+class ConversationCorpus(Corpus):
+    """A corpus of conversations."""
 
+    @abstractmethod
     def conversations(self, split: Split) -> Iterator[Sequence[Turn]]:
         """The conversations of a split in order. Raises DataError for those that cannot be read."""
 
+    def pieces(self, split: Split) -> Iterator[Piece]:
+        """The texts of the turns, for training a tokenizer."""
+        texts = (turn.text for turns in self.conversations(split) for turn in turns)
+        return chain.from_iterable(cut_into_pieces([text]) for text in texts)
 
-@runtime_checkable
-class KnownConversations(ConversationCorpus, Protocol):
+
+class KnownConversations(ConversationCorpus):
     """Conversations of one question and one answer, where the answer's distribution is known.
 
     skills: those of all answers.
@@ -95,7 +95,8 @@ class KnownConversations(ConversationCorpus, Protocol):
 
     skills: Sequence[str]
 
-    def answers_to(self, question: str) -> KnownText:
+    @abstractmethod
+    def answers_to(self, question: str) -> Language:
         """p(answer | question). Raises DataError for a question that the corpus cannot contain."""
 
 

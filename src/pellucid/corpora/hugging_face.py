@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeVar
 import datasets
 
 from pellucid.config.data import FORMATS
-from pellucid.corpora.corpus import PIECE_LENGTH, Piece, Split, cut_into_pieces
+from pellucid.corpora.corpus import PIECE_LENGTH, Corpus, Piece, Split, cut_into_pieces
 from pellucid.corpora.local_files import each_once, find_files, hashes_of, notes_on_copies, without
 from pellucid.corpora.rows import ROWS_AT_A_TIME, Row, Wanted, columns_to_read, rows_of_file
 from pellucid.errors import DataError, InputOutputError
@@ -29,7 +29,7 @@ SUFFIX_OF_FORMAT = {"json": ".jsonl", "text": ".txt", "parquet": ".parquet", "cs
 
 
 @dataclass
-class DataSet:
+class DataSet(Corpus):
     """The rows of a data set, with a part held out.
 
     Without a `validation_split`, every n-th document is held out, n = 1/validation_fraction; so a stream of

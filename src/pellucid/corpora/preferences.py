@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pellucid.corpora.corpus import Piece, Split, Turn
+from pellucid.corpora.corpus import ConversationCorpus, Split, Turn
 from pellucid.corpora.hugging_face import HuggingFaceCorpus, is_held_out
 from pellucid.errors import DataError
 
@@ -14,7 +14,7 @@ COLUMNS_OF_RANKINGS = ("prompt", "ranked")
 FORMAT_OF = {".json": "json", ".jsonl": "json", ".parquet": "parquet"}
 
 
-class PreferencesCorpus:
+class PreferencesCorpus(ConversationCorpus):
     """Pairs of answers, each as two conversations: the prompt with the chosen, then with the rejected answer.
 
     With `answers` above 2, rankings from best to worst, each as that many conversations. Every n-th is held out. Raises
@@ -58,10 +58,6 @@ class PreferencesCorpus:
             if is_held_out(i, self._validation_fraction) == (split == "validation"):
                 for answer in answers:
                     yield Turn("user", prompt), Turn("assistant", answer)
-
-    def pieces(self, split: Split) -> Iterator[Piece]:
-        """The texts of the turns, each a document."""
-        return (Piece(turn.text, ends_document=True) for turns in self.conversations(split) for turn in turns)
 
     def _pairs(self) -> Iterator[tuple[str, ...]]:
         for number, row in enumerate(self._source.rows("train", self._columns), 1):

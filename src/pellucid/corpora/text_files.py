@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from pellucid.corpora.corpus import Piece, Split, cut_into_pieces
+from pellucid.corpora.corpus import PART_BYTES, Corpus, Piece, Split, cut_into_pieces
 from pellucid.corpora.local_files import (
     CONVERT,
     each_once,
@@ -30,7 +30,6 @@ from pellucid.corpora.local_files import (
 from pellucid.errors import DataError
 
 BLOCK_BYTES = 1 << 16
-PART_BYTES = 1 << 19  # a part is a little longer
 # A possible end of a word: a character followed by a blank. The character may itself be a non-ASCII blank.
 MAYBE_WORD_END = re.compile(rb"(?:[!-~]|[\xc2-\xf4][\x80-\xbf]+)(?=[ \n])")
 # The same, but only at a single space, where tokens of other projects end as well (see `corpora.corpus`).
@@ -68,7 +67,7 @@ class TextPart:
         )
 
 
-class TextFilesCorpus:
+class TextFilesCorpus(Corpus):
     """Text files as documents, in the given order; the matches of a glob are sorted.
 
     A document ends at the end of each file and, if there is a separator, at each separator. `validation_files` are
@@ -92,7 +91,7 @@ class TextFilesCorpus:
         self._names = {path: names[path] for path in self.train_files} | held_out
         self._ranges = self._split()
 
-    @cached_property  # `isinstance` of a protocol reads it too, and hashing gigabytes takes time
+    @cached_property
     def identity(self) -> dict[str, object]:
         """Hashes of the contents, and settings; not names or dates: a copied or touched file is the same corpus."""
         identity: dict[str, object] = {

@@ -28,15 +28,12 @@ from pellucid.config.base import Section
 from pellucid.corpora.corpus import (
     ConversationCorpus,
     Corpus,
-    CorpusInParts,
-    CorpusOfFiles,
-    CorpusWithNotes,
     KnownConversations,
-    KnownCorpus,
     Part,
     Piece,
     Split,
 )
+from pellucid.corpora.drawn import Drawn
 from pellucid.data.conversations import write_conversations
 from pellucid.data.encoding import encode_parts
 from pellucid.data.progress import PROGRESS_FILE, Progress, SplitProgress, read_progress, write_progress
@@ -49,7 +46,6 @@ from pellucid.tokenizer import Tokenizer
 _log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 3
-BATCH_BYTES = 1 << 19  # of UTF-8; in memory, text may take four times as much
 PARTS_BETWEEN_RECORDS = 64  # of progress: 32 MB of text, encoded in a second or two
 FILE_OF_SPLIT: dict[Split, str] = {"train": "train.bin", "validation": "val.bin"}
 TOKENIZER_FILE, MANIFEST_FILE, CHECKSUMS_FILE = "tokenizer.json", "manifest.json", "SHA256SUMS"
@@ -125,13 +121,12 @@ def prepare(
 
 def _say_what_is_in_it(corpus: Corpus, manifest: Manifest) -> None:
     """One line on how many documents there are, what was left out, and why."""
-    if isinstance(corpus, CorpusWithNotes):
-        n_files = len(corpus.local_files()) if isinstance(corpus, CorpusOfFiles) else 0
-        files = f"{n_files:,} file{'s' * (n_files > 1)}: " if n_files else ""
-        n = manifest.train.documents
-        counts = f"{n:,} document{'s' * (n != 1)} to train on, {manifest.validation.documents:,} held out"
-        notes = corpus.notes()
-        _log.log(logging.WARNING if notes else logging.INFO, "%s%s", files, "; ".join([counts, *notes]))
+    if isinstance(corpus, Drawn | KnownConversations):
+        return  # it was written here
+    n_files, n, notes = len(corpus.local_files()), manifest.train.documents, corpus.notes()
+    files = f"{n_files:,} file{'s' * (n_files > 1)}: " if n_files else ""
+    counts = f"{n:,} document{'s' * (n != 1)} to train on, {manifest.validation.documents:,} held out"
+    _log.log(logging.WARNING if notes else logging.INFO, "%s%s", files, "; ".join([counts, *notes]))
 
 
 def fingerprint_of(identity: dict[str, object], tokenizer_settings: dict[str, object]) -> str:
@@ -182,7 +177,7 @@ def _write(
             written = TokenFile.open(draft / file, tokenizer.vocab_size)
             counts[split] = _counts(len(written.boundaries), len(written.tokens), n_bytes, n_characters, name=split)
             continue
-        parts, done = _parts_of(corpus, split), progress.splits.get(split)
+        parts, done = corpus.parts(split), progress.splits.get(split)
         counts[split] = write_split(parts, tokenizer, draft / file, name=split, done=done, record=record)
     nats, skills = _write_truth_if_known(draft, corpus, tokenizer)
     check_unchanged()
@@ -221,9 +216,9 @@ def _write_truth_if_known(draft: Path, corpus: Corpus, tokenizer: Tokenizer) -> 
     """Write the truth of the validation text, if known. Returns its sum of nats, and the names of the skills."""
     if not tokenizer.has_words:
         return None, []
-    if isinstance(corpus, KnownCorpus):
+    if isinstance(corpus, Drawn):
         texts = _texts(corpus, "validation", "writing the truth about")
-        return write_truth(truth_of_texts(corpus, tokenizer, texts), draft), list(corpus.skills)
+        return write_truth(truth_of_texts(corpus.language, tokenizer, texts), draft), list(corpus.language.skills)
     if isinstance(corpus, KnownConversations):
         conversations = corpus.conversations("validation")
         return write_truth(truth_of_answers(corpus, tokenizer, conversations), draft), list(corpus.skills)
@@ -274,25 +269,8 @@ def _counts(n_boundaries: int, n_tokens: int, n_bytes: int, n_characters: int, *
 
 def _times_of_files(corpus: Corpus) -> TimesOfFiles:
     """Sizes and times of the corpus's files, which show edits, even undone ones, without reading the files."""
-    files = corpus.local_files() if isinstance(corpus, CorpusOfFiles) else []
-    stats = ((file, file.stat()) for file in files if file.exists())
+    stats = ((file, file.stat()) for file in corpus.local_files() if file.exists())
     return {file: (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for file, stat in stats}
-
-
-def _parts_of(corpus: Corpus, split: Split) -> Iterator[Part]:
-    return corpus.parts(split) if isinstance(corpus, CorpusInParts) else _parts(corpus.pieces(split))
-
-
-def _parts(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    part: list[Piece] = []
-    n_bytes = 0
-    for piece in pieces:
-        part.append(piece)
-        n_bytes += len(piece.text.encode())
-        if n_bytes >= BATCH_BYTES:
-            yield part
-            part, n_bytes = [], 0
-    yield part
 
 
 def _texts(corpus: Corpus, split: Split, doing: str) -> Iterator[str]:

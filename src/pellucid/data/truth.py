@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.corpora.corpus import KnownConversations, Turn
-from pellucid.languages.known import SPELLING, KnownText, NextWord
+from pellucid.languages.language import SPELLING, Language, NextWord
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import encode_turn
 from pellucid.tokenizer.tokenizer import WORD
@@ -79,10 +79,10 @@ def write_truth(truths: Truths, directory: Path) -> float:
     return math.fsum(total)
 
 
-def truth_of_texts(corpus: KnownText, tokenizer: Tokenizer, texts: Iterator[str]) -> Truths:
+def truth_of_texts(language: Language, tokenizer: Tokenizer, texts: Iterator[str]) -> Truths:
     """The truth of each text, which is a document."""
     for text in texts:
-        yield np.array(nats_of(corpus, tokenizer, text)), skill_characters(corpus, tokenizer, text)
+        yield np.array(nats_of(language, tokenizer, text)), skill_characters(language, tokenizer, text)
 
 
 def truth_of_answers(
@@ -97,18 +97,18 @@ def truth_of_answers(
         yield np.pad(nats_of(known, tokenizer, answer.text), around), np.pad(characters, (around, (0, 0)))
 
 
-def nats_of(corpus: KnownText, tokenizer: Tokenizer, text: str) -> list[float]:
+def nats_of(language: Language, tokenizer: Tokenizer, text: str) -> list[float]:
     """−log p of each token of a document, and of its end."""
     ids = [*tokenizer.encode(text), tokenizer.end_of_text]
-    distributions = next_token_distributions(corpus, tokenizer, text)
+    distributions = next_token_distributions(language, tokenizer, text)
     return [-math.log(p[id_]) for id_, p in zip(ids, distributions, strict=True)]
 
 
-def next_token_distributions(corpus: KnownText, tokenizer: Tokenizer, text: str) -> Iterator[Distribution]:
+def next_token_distributions(language: Language, tokenizer: Tokenizer, text: str) -> Iterator[Distribution]:
     """p(next token | tokens so far) before each token of a document, and before the end_of_text that ends it."""
     # longer: the mass of each token by which the word may go on; whole_mass: that of the word being complete.
     text_before, longer, whole_mass = "", dict[int, float](), 1.0
-    for word, words in corpus.words_of(text, first_word_length):
+    for word, words in language.words_of(text, first_word_length):
         spellings = spell(tokenizer, words)
         yield _first_tokens(longer, whole_mass, spellings)
         ids = _spelling(tokenizer, NextWord(word, ends_document=False))
@@ -116,31 +116,31 @@ def next_token_distributions(corpus: KnownText, tokenizer: Tokenizer, text: str)
             longer, whole_mass = after_tokens(spellings, ids[:n_known])
             # The tokens so far may be a whole word too, as " house" in " houses".
             shorter_word = tokenizer.decode(ids[:n_known]) if whole_mass else ""
-            yield _after_word(corpus, tokenizer, longer, whole_mass, text_before + shorter_word)
+            yield _after_word(language, tokenizer, longer, whole_mass, text_before + shorter_word)
         longer, whole_mass = after_tokens(spellings, ids)
         text_before += word
-    yield _after_word(corpus, tokenizer, longer, whole_mass, text_before)
+    yield _after_word(language, tokenizer, longer, whole_mass, text_before)
 
 
-def next_token_distribution(corpus: KnownText, tokenizer: Tokenizer, prefix: str) -> Distribution | None:
+def next_token_distribution(language: Language, tokenizer: Tokenizer, prefix: str) -> Distribution | None:
     """p(next token | the tokens of `prefix`). None where no document's tokens begin like this.
 
     That happens for a text that the corpus cannot contain, and for one that ends inside a token: " ti" may be encoded
     differently than the beginning of " time".
     """
     start = last_word_start(prefix)
-    spellings = spell(tokenizer, corpus.words_on(prefix[:start], first_word_length))
+    spellings = spell(tokenizer, language.words_on(prefix[:start], first_word_length))
     longer, whole_mass = after_tokens(spellings, tokenizer.encode(prefix[start:]))
     if not prefix:
         whole_mass = 0.0
-    return _after_word(corpus, tokenizer, longer, whole_mass, prefix) if longer or whole_mass else None
+    return _after_word(language, tokenizer, longer, whole_mass, prefix) if longer or whole_mass else None
 
 
 def _after_word(
-    corpus: KnownText, tokenizer: Tokenizer, longer: Mapping[int, float], whole_mass: float, text_before: str
+    language: Language, tokenizer: Tokenizer, longer: Mapping[int, float], whole_mass: float, text_before: str
 ) -> Distribution:
     """p(next token) after a word that either continues by one of `longer`, or is complete and followed by another."""
-    following = corpus.words_on(text_before, first_word_length) if whole_mass else {}
+    following = language.words_on(text_before, first_word_length) if whole_mass else {}
     return _first_tokens(longer, whole_mass, spell(tokenizer, following))
 
 
@@ -187,19 +187,19 @@ def normalized(masses: Mapping[int, float]) -> Distribution:
     return {id_: mass / total for id_, mass in masses.items()}
 
 
-def skill_characters(corpus: KnownText, tokenizer: Tokenizer, text: str) -> NDArray[np.uint8]:
+def skill_characters(language: Language, tokenizer: Tokenizer, text: str) -> NDArray[np.uint8]:
     """The number of characters of each skill in each token of a document, end_of_text included: (tokens, skills).
 
     A token is shared equally among its characters that need more than spelling; if none does, it is spelling. So
     " Hazel", a name from earlier in the text, is entirely recall: without recall it could not be predicted, with it
     the rest follows. The end of a document is spelling.
     """
-    skill_of_byte = np.repeat(corpus.skills_of(text), [len(character.encode()) for character in text])
+    skill_of_byte = np.repeat(language.skills_of(text), [len(character.encode()) for character in text])
     ids = tokenizer.encode(text)
     lengths = [len(tokenizer.token_bytes(id_)) for id_ in ids]
-    counts = np.zeros((len(ids) + 1, len(corpus.skills)), dtype=np.int64)
+    counts = np.zeros((len(ids) + 1, len(language.skills)), dtype=np.int64)
     np.add.at(counts, (np.repeat(np.arange(len(ids)), lengths), skill_of_byte), 1)
-    spelling = corpus.skills.index(SPELLING)
+    spelling = language.skills.index(SPELLING)
     counts[counts.sum(axis=1) > counts[:, spelling], spelling] = 0
     counts[-1, spelling] = 1
     return np.minimum(counts, 255).astype(np.uint8)

@@ -14,9 +14,8 @@ from pellucid.config.generation import WayConfig
 from pellucid.config.model import DecoderConfig, ModelConfig
 from pellucid.config.run import RunConfig
 from pellucid.corpora.build import build_corpus
-from pellucid.corpora.corpus import KnownCorpus, Piece
-from pellucid.corpora.fables import FablesCorpus
-from pellucid.corpora.symbols import SymbolCorpus
+from pellucid.corpora.corpus import Piece
+from pellucid.corpora.drawn import Drawn
 from pellucid.data.batches import evaluation_batches
 from pellucid.data.prepared import PreparedData, pieces_as_tokens
 from pellucid.data.truth import TokenTruth, truth_of_texts
@@ -29,6 +28,7 @@ from pellucid.generation.text import generate_text, search_text
 from pellucid.inspection.beliefs import read_beliefs
 from pellucid.languages.brackets import Brackets
 from pellucid.languages.chains import Chains, Strategy
+from pellucid.languages.fables import Fables
 from pellucid.languages.hidden import Hidden
 from pellucid.model.build import build_model
 from pellucid.model.language_model import LanguageModel
@@ -81,7 +81,7 @@ def on_other_texts(
         trained.corpus()
     for name, config in configs.items():
         corpus = build_corpus(config.corpus)
-        assert isinstance(corpus, KnownCorpus)
+        assert isinstance(corpus, Drawn)
         texts = [piece.text for piece in corpus.pieces("validation")]
         tokens = pieces_as_tokens(name, [Piece(text, ends_document=True) for text in texts], trained.tokenizer)
         if new := np.setdiff1d(tokens.tokens, data.train.tokens).tolist():
@@ -90,14 +90,14 @@ def on_other_texts(
         length = max(trained.model.context_length, int(np.diff(tokens.boundaries).max()))
         if has_learned_positions(config.model) and length > config.model.context_length:
             continue
-        nats, characters = zip(*truth_of_texts(corpus, trained.tokenizer, iter(texts)), strict=True)
-        truth = TokenTruth(tuple(corpus.skills), np.concatenate(nats), np.concatenate(characters))
+        nats, characters = zip(*truth_of_texts(corpus.language, trained.tokenizer, iter(texts)), strict=True)
+        truth = TokenTruth(tuple(corpus.language.skills), np.concatenate(nats), np.concatenate(characters))
         model = with_context_length(trained, length).to(precision.device)
         batches = list(evaluation_batches(tokens, length, config.train.batch_size, from_document_starts=True))
         evaluation = evaluation_of(score(model, batches, precision), tokens, trained.tokenizer, truth)
         assert evaluation.skills is not None
         found[name] = evaluation.skills.to_json()
-        if isinstance(corpus, SymbolCorpus) and isinstance(corpus.language, Brackets):
+        if isinstance(corpus.language, Brackets):
             closing = [trained.tokenizer.encode(f" {symbol}")[-1] for _, symbol in corpus.language.kinds]
             scores = score(Among(model, closing), batches, precision)
             for skill, share in right_kinds(scores, np.isin(tokens.tokens[scores.places + 1], closing), truth).items():
@@ -145,7 +145,7 @@ def at_each_place(trained: TrainedModel, data: PreparedData, precision: Precisio
     nats_by = {"model": scores.nats[goes_on], **({} if data.truth is None else {"truth": data.truth.nats[at]})}
     found = {who: (np.bincount(places, nats) / np.bincount(places)).tolist() for who, nats in nats_by.items()}
     corpus = trained.corpus()
-    if isinstance(corpus, SymbolCorpus) and isinstance(language := corpus.language, Chains):
+    if isinstance(corpus, Drawn) and isinstance(language := corpus.language, Chains):
         texts = list(corpus.documents("validation"))
         strategies: dict[str, Strategy] = {"by counts of symbols": "counts", "evenly": "evenly"}
         for name, strategy in strategies.items():
@@ -161,7 +161,7 @@ def beliefs_in_each_layer(trained: TrainedModel, precision: Precision) -> dict[s
     For comparison: how much of them the last symbols tell.
     """
     corpus = trained.corpus()
-    assert isinstance(corpus, SymbolCorpus)
+    assert isinstance(corpus, Drawn)
     assert isinstance(corpus.language, Hidden)
     trained.model.to(precision.device)
     found: dict[str, float] = {}
@@ -194,7 +194,7 @@ def ways_to_write(
     The texts continue the first sentences of held-out fables, the same ones in each way.
     """
     corpus = trained.corpus()
-    if not isinstance(corpus, FablesCorpus):
+    if not isinstance(corpus, Drawn) or not isinstance(corpus.language, Fables):
         what = "measures.writing is for fables only"
         raise ConfigError(f"run {trained.config.name}", what, "leave it out: no grammar judges other texts")
     fables = list(islice(corpus.documents("validation"), writing.beginnings * writing.samples))
@@ -206,7 +206,7 @@ def ways_to_write(
             written = [write(trained, way, writing.samples, seed, text) for seed, text in enumerate(beginnings)]
             texts[way.label] = list(chain.from_iterable(written))
     texts["true fables"] = fables
-    return {label: judge(corpus, texts_of_way).to_json() for label, texts_of_way in texts.items()}
+    return {label: judge(corpus.language, texts_of_way).to_json() for label, texts_of_way in texts.items()}
 
 
 def write(trained: TrainedModel, way: WayConfig, n_samples: int, seed: int, beginning: str) -> list[str]:

@@ -18,14 +18,13 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
-from pellucid.corpora.corpus import KnownCorpus
 from pellucid.evaluation.estimate import Estimate, ratio
 from pellucid.inspection.head_scores import LEAST_SCORE_OF_A_NAME, HeadScores, scores_table
 from pellucid.inspection.knock_out import Costs, HeldOut, knock_out_table
 from pellucid.inspection.probe import ends_of_tokens
 from pellucid.inspection.trace import trace
 from pellucid.languages.grammar.skills import CHOICE
-from pellucid.languages.known import SPELLING, DecidedText, KnownText
+from pellucid.languages.language import SPELLING, Language
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 
@@ -132,13 +131,13 @@ class HeadTable:
         return "\n\n".join([*parts, self.attribution.table()] if self.attribution else parts)
 
 
-def attribute(model: Decoder, tokenizer: Tokenizer, corpus: KnownCorpus, documents: Sequence[HeldOut]) -> Attribution:
+def attribute(model: Decoder, tokenizer: Tokenizer, language: Language, documents: Sequence[HeldOut]) -> Attribution:
     """Measure all heads on these documents. ConfigError for attention weights that do not sum to 1."""
-    skills = skills_decided(corpus)
-    columns = [corpus.skills.index(skill) for skill in skills]
+    skills = skills_decided(language)
+    columns = [language.skills.index(skill) for skill in skills]
     looks, evenly, weights = [], [], []
     for document in documents:
-        decides_KTS = deciding_tokens(corpus, tokenizer, document)
+        decides_KTS = deciding_tokens(language, tokenizer, document)
         shares_KT = document.shares[:, columns].T * decides_KTS.any(axis=2)
         wanted_KTS = shares_KT[:, :, None] * decides_KTS
         attention_LHTS = trace(model, document.ids).shares("heads").double().numpy()
@@ -149,7 +148,7 @@ def attribute(model: Decoder, tokenizer: Tokenizer, corpus: KnownCorpus, documen
     index_of_skill = {skill: k for k, skill in enumerate(skills) if weights_KF[k].any()}
 
     places = [("head", layer, head) for layer, head in np.ndindex(looks_KLHF.shape[1:3])]
-    rows = knock_out_table(model, documents, corpus.skills, [[place] for place in places]).rows
+    rows = knock_out_table(model, documents, language.skills, [[place] for place in places]).rows
     heads = []
     for (_, layer, head), costs in zip(places, rows, strict=True):
         shares = {skill: ratio(looks_KLHF[k, layer, head], weights_KF[k]) for skill, k in index_of_skill.items()}
@@ -158,42 +157,40 @@ def attribute(model: Decoder, tokenizer: Tokenizer, corpus: KnownCorpus, documen
     return Attribution(len(documents), {skill: float(evenly_K[k]) for skill, k in index_of_skill.items()}, heads)
 
 
-def deciding_tokens(corpus: KnownCorpus, tokenizer: Tokenizer, document: HeldOut) -> NDArray[np.bool_]:
+def deciding_tokens(language: Language, tokenizer: Tokenizer, document: HeldOut) -> NDArray[np.bool_]:
     """A mask (K, T, S): is key s a token of the words that decide the target of query t, by skill k?
 
     K: see `skills_decided`. The first key is the end_of_text. The rows of targets that no word decides are all False.
     """
-    return _deciding_tokens(corpus, tokenizer, document.text, len(document.ids))
+    return _deciding_tokens(language, tokenizer, document.text, len(document.ids))
 
 
-def what_decides(corpus: DecidedText, tokenizer: Tokenizer, text: str) -> list[list[int]]:
+def what_decides(language: Language, tokenizer: Tokenizer, text: str) -> list[list[int]]:
     """For each position (the first is the end_of_text), the tokens whose words decide the next one; [] if none do.
 
     The text is the beginning of a document, continued with its likeliest ending. Raises DataError for other texts.
     """
-    document = corpus.likeliest(text)
+    document = language.likeliest(text)
     ids = tokenizer.encode(text)
     pairs = zip(ids, tokenizer.encode(document), strict=False)
     n_same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    decides_KTS = _deciding_tokens(corpus, tokenizer, document, n_same + 1)
+    decides_KTS = _deciding_tokens(language, tokenizer, document, n_same + 1)
     unknown: list[list[int]] = [[]] * (len(ids) - n_same)  # inside a word that the document encodes as other tokens
     return [np.flatnonzero(decides_KTS[:, t].any(axis=0)).tolist() for t in range(n_same + 1)] + unknown
 
 
-def skills_decided(corpus: KnownText) -> list[str]:
+def skills_decided(language: Language) -> list[str]:
     """The skills that words may decide: not chance, and not what everybody can spell."""
-    return [skill for skill in corpus.skills if skill not in (CHOICE, SPELLING)]
+    return [skill for skill in language.skills if skill not in (CHOICE, SPELLING)]
 
 
-def _deciding_tokens(corpus: KnownText, tokenizer: Tokenizer, text: str, T: int) -> NDArray[np.bool_]:
-    decided = skills_decided(corpus)
+def _deciding_tokens(language: Language, tokenizer: Tokenizer, text: str, T: int) -> NDArray[np.bool_]:
+    decided = skills_decided(language)
     decides_KTS = np.zeros((len(decided), T, T), dtype=bool)
-    if not isinstance(corpus, DecidedText):
-        return decides_KTS
     ends = ends_of_tokens(tokenizer, text)
     token_of = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))  # of each character
-    skills = [corpus.skills[skill] for skill in corpus.skills_of(text)]
-    for piece in corpus.decided_pieces(text):
+    skills = [language.skills[skill] for skill in language.skills_of(text)]
+    for piece in language.decided_pieces(text):
         keys = np.concatenate([token_of[start:end] for start, end in piece.by]) + 1
         for place in range(piece.start, piece.end):
             t = token_of[place]

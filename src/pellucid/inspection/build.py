@@ -6,8 +6,8 @@ from itertools import islice
 
 from pellucid.config.data import CONVERSATIONS, READ_FROM_FILES, CorpusConfig
 from pellucid.config.languages import DrawnSection
-from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece
-from pellucid.corpora.fables import FablesCorpus
+from pellucid.corpora.corpus import Corpus, Piece
+from pellucid.corpora.drawn import Drawn
 from pellucid.errors import CheckpointError, ConfigError, DataError, Fix, Option
 from pellucid.inspection.attention_maps import attention_maps
 from pellucid.inspection.attribution import HeadTable, attribute
@@ -25,6 +25,7 @@ from pellucid.inspection.interventions import Place
 from pellucid.inspection.knock_out import N_DOCUMENTS, KnockOutTable, held_out_documents, knock_out_table
 from pellucid.inspection.probe import ProbeTable, probe
 from pellucid.inspection.trace import require_decoder, trace_text
+from pellucid.languages.fables import Fables
 from pellucid.languages.fables.told import PROPERTIES
 from pellucid.trained import TrainedModel
 
@@ -54,8 +55,8 @@ def explain_run(
     else:
         piece = validation_document(corpus, number, tokenizer, length)
         source = f"held-out {'fable' if kind == 'fables' else 'document'} {number}"
-    known_corpus = corpus if isinstance(corpus, KnownCorpus) and tokenizer.has_words else None
-    explanation = explain(decoder, tokenizer, piece, known_corpus, context_length=length, n_candidates=n_candidates)
+    language = corpus.language if isinstance(corpus, Drawn) and tokenizer.has_words else None
+    explanation = explain(decoder, tokenizer, piece, language, context_length=length, n_candidates=n_candidates)
     maps = None
     if attention:
         trace = trace_text(decoder, tokenizer, explanation.text)
@@ -108,7 +109,7 @@ def property_of_texts(trained: TrainedModel, texts: Sequence[str], name: str | N
 def probe_run(trained: TrainedModel, texts: Sequence[str] | None, *, most: int) -> ProbeTable:
     """Probe the model, and one with its initial weights, on these fables or, without any, on held-out ones."""
     fables = fables_of(trained, "probe")
-    texts = texts or held_out_texts(trained, fables, most)
+    texts = texts or held_out_texts(trained, trained.corpus(), most)
     return probe(trained.model, trained.untrained(), trained.tokenizer, fables, texts)
 
 
@@ -119,7 +120,7 @@ def knock_out_run(
     corpus = known_corpus_of(trained, "knock_out")
     model = require_decoder(trained.model, "knock_out")
     documents = held_out_documents(corpus, trained.tokenizer, model.context_length, n_documents)
-    return knock_out_table(model, documents, corpus.skills, knock_outs)
+    return knock_out_table(model, documents, corpus.language.skills, knock_outs)
 
 
 def heads_of_run(trained: TrainedModel, *, n_documents: int) -> HeadTable:
@@ -130,7 +131,7 @@ def heads_of_run(trained: TrainedModel, *, n_documents: int) -> HeadTable:
         return HeadTable(scores, attribution=None)
     corpus = known_corpus_of(trained, "heads")
     documents = held_out_documents(corpus, tokenizer, model.context_length, n_documents)
-    return HeadTable(scores, attribute(model, tokenizer, corpus, documents))
+    return HeadTable(scores, attribute(model, tokenizer, corpus.language, documents))
 
 
 def scores_of_run(trained: TrainedModel) -> list[HeadScores]:
@@ -142,10 +143,10 @@ def scores_of_run(trained: TrainedModel) -> list[HeadScores]:
     return head_scores(model, tokenizer, tokens=tokens)
 
 
-def known_corpus_of(trained: TrainedModel, where: str) -> KnownCorpus:
+def known_corpus_of(trained: TrainedModel, where: str) -> Drawn:
     """The run's corpus. ConfigError unless its distribution is known, and with it the skills."""
     corpus = trained.corpus() if knows_skills(trained.config.corpus) else None
-    if not isinstance(corpus, KnownCorpus):
+    if not isinstance(corpus, Drawn):
         fix = "take a run of corpus.type fables, or of a language that `pellucid configs` lists"
         raise ConfigError(where, f"of {trained.config.corpus.type} it is not known which skills a text takes", fix)
     return corpus
@@ -156,9 +157,9 @@ def knows_skills(corpus: CorpusConfig) -> bool:
     return isinstance(corpus, DrawnSection) and corpus.type not in CONVERSATIONS
 
 
-def fables_of(trained: TrainedModel, where: str | Option) -> FablesCorpus:
-    """The run's corpus. ConfigError unless it is Fables."""
-    corpus = trained.corpus()
-    if not isinstance(corpus, FablesCorpus):
+def fables_of(trained: TrainedModel, where: str | Option) -> Fables:
+    """The language of the run's corpus. ConfigError unless it is Fables."""
+    language = getattr(trained.corpus(), "language", None)
+    if not isinstance(language, Fables):
         raise ConfigError(where, "only of Fables is it known what a text tells", "take a run of corpus.type fables")
-    return corpus
+    return language

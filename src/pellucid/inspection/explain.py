@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from pellucid.corpora.corpus import Corpus, KnownCorpus, Piece
+from pellucid.corpora.corpus import Corpus, Piece
 from pellucid.data.truth import UNWRITABLE, Distribution, TokenTruth, skill_characters
 from pellucid.errors import ConfigError, Option
 from pellucid.evaluation.skills import skill_table
@@ -21,6 +21,7 @@ from pellucid.inspection.explanation import NO_TOKEN, Candidate, Explanation, Fo
 from pellucid.inspection.formats import after
 from pellucid.inspection.inside import has_experts
 from pellucid.inspection.trace import trace
+from pellucid.languages.language import Language
 from pellucid.model.language_model import eval_mode
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.pieces import END, token_text, visible
@@ -69,19 +70,19 @@ def explain(
     model: nn.Module,
     tokenizer: Tokenizer,
     piece: Piece,
-    corpus: KnownCorpus | None,
+    language: Language | None,
     *,
     context_length: int,
     n_candidates: int,
 ) -> Explanation:
-    """Explain a text from the start of a document. corpus: knows the truth; None if it is not known.
+    """Explain a text from the start of a document. language: knows the truth; None if it is not known.
 
     If a text is longer than the context, only the words that fit are explained, and a note says so.
     DataError for a text that the tokenizer cannot encode.
     """
     text = beginning_that_fits(tokenizer, piece.text, context_length - 1)  # one place is for the end_of_text before it
     ids = tokenizer.encode(text)
-    truth = truth_of_text(corpus, tokenizer, text) if corpus else None
+    truth = truth_of_text(language, tokenizer, text) if language else None
     ends = (piece.ends_document and text == piece.text) or (truth is not None and truth.is_whole)
     targets = [*ids, tokenizer.end_of_text] if ends else ids
 
@@ -89,7 +90,7 @@ def explain(
     experts_T = [*chosen_experts(model, [tokenizer.end_of_text, *ids])[1:], None]
     truth_T = truth.distributions if truth else [None] * len(log_q_TO)
     texts_O = [*(token_text(tokenizer, id_) for id_ in range(tokenizer.vocab_size)), NO_TOKEN]
-    known_truth = document_truth(corpus, tokenizer, text, targets, truth_T) if corpus and ends else None
+    known_truth = document_truth(language, tokenizer, text, targets, truth_T) if language and ends else None
     skills_T = skills_of_tokens(known_truth) if known_truth else [None] * len(targets)
     is_possible = truth is not None and truth.is_possible
     rows = [
@@ -107,7 +108,7 @@ def explain(
         next_unit="character" if by_character else "token",
         has_truth=truth is not None,
         skills=skill_table(known_truth, np.arange(len(rows)), nats_T, hits_T, n_documents=1) if known_truth else None,
-        notes=notes(corpus, truth, text, n_tokens=len(ids), is_cut=text != piece.text),
+        notes=notes(language, truth, text, n_tokens=len(ids), is_cut=text != piece.text),
     )
 
 
@@ -202,11 +203,11 @@ def compare_characters(
 
 
 def document_truth(
-    corpus: KnownCorpus, tokenizer: Tokenizer, text: str, ids: Sequence[int], truth_T: Sequence[Distribution | None]
+    language: Language, tokenizer: Tokenizer, text: str, ids: Sequence[int], truth_T: Sequence[Distribution | None]
 ) -> TokenTruth:
     """The true nats and the skills of all tokens of a document."""
     nats_T = [-math.log((p or {})[id_]) for id_, p in zip(ids, truth_T, strict=True)]
-    return TokenTruth(tuple(corpus.skills), np.array(nats_T), skill_characters(corpus, tokenizer, text))
+    return TokenTruth(tuple(language.skills), np.array(nats_T), skill_characters(language, tokenizer, text))
 
 
 def skills_of_tokens(known_truth: TokenTruth) -> list[dict[str, float]]:
@@ -218,13 +219,13 @@ def skills_of_tokens(known_truth: TokenTruth) -> list[dict[str, float]]:
     ]
 
 
-def notes(corpus: KnownCorpus | None, truth: TextTruth | None, text: str, *, n_tokens: int, is_cut: bool) -> list[str]:
+def notes(language: Language | None, truth: TextTruth | None, text: str, *, n_tokens: int, is_cut: bool) -> list[str]:
     """Notes for the reader where the explanation is incomplete."""
     texts = []
-    if corpus is None or truth is None:
+    if language is None or truth is None:
         texts.append(NO_TRUTH)
     elif not truth.is_possible:
-        texts.append(first_fault(corpus, text, truth.possible_length))
+        texts.append(first_fault(language, text, truth.possible_length))
     elif truth.coverage == 0:
         texts.append(BY_CHARACTER)
     elif truth.coverage < 1 - 1e-9:
@@ -242,10 +243,10 @@ def notes(corpus: KnownCorpus | None, truth: TextTruth | None, text: str, *, n_t
     return texts
 
 
-def first_fault(corpus: KnownCorpus, text: str, possible_length: int) -> str:
+def first_fault(language: Language, text: str, possible_length: int) -> str:
     """A note on where a text leaves the grammar, and what could have come there."""
     possible, wrong = text[:possible_length], visible(text[possible_length])
-    allowed = corpus.next_character_distribution(possible)
+    allowed = language.next_character_distribution(possible)
     fault = f"the grammar cannot write this: {after(possible)}"
     if allowed.keys() == {""}:
         return f"{fault} the text is over, but here “{wrong}” follows"

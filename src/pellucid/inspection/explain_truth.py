@@ -20,7 +20,7 @@ from pellucid.data.truth import (
     normalized,
     spell,
 )
-from pellucid.languages.known import KnownText
+from pellucid.languages.language import Language
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.tokenizer import WORD
 
@@ -50,45 +50,45 @@ class TextTruth:
         return self.next_characters.keys() == {""}
 
 
-def truth_of_text(corpus: KnownText, tokenizer: Tokenizer, text: str) -> TextTruth:
+def truth_of_text(language: Language, tokenizer: Tokenizer, text: str) -> TextTruth:
     """The truth about a text. Raises DataError for one that the tokenizer cannot encode."""
-    next_characters = corpus.next_character_distribution(text)
+    next_characters = language.next_character_distribution(text)
     is_document = "" in next_characters
     return TextTruth(
-        distributions=list((next_token_distributions if is_document else along_prefix)(corpus, tokenizer, text)),
+        distributions=list((next_token_distributions if is_document else along_prefix)(language, tokenizer, text)),
         next_characters=next_characters,
-        possible_length=len(text) if next_characters else longest_beginning(corpus, text),
-        coverage=coverage(corpus, tokenizer, text),
+        possible_length=len(text) if next_characters else longest_beginning(language, text),
+        coverage=coverage(language, tokenizer, text),
     )
 
 
-def along_prefix(corpus: KnownText, tokenizer: Tokenizer, prefix: str) -> Iterator[Distribution | None]:
+def along_prefix(language: Language, tokenizer: Tokenizer, prefix: str) -> Iterator[Distribution | None]:
     """`next_token_distributions` for the beginning of a document; None once no document's tokens begin like this."""
     for word in WORD.finditer(prefix):
         before = prefix[: word.start()]
-        yield next_token_distribution(corpus, tokenizer, before)
-        spellings = spell(tokenizer, corpus.words_on(before, first_word_length))
+        yield next_token_distribution(language, tokenizer, before)
+        spellings = spell(tokenizer, language.words_on(before, first_word_length))
         ids = tokenizer.encode(word.group())
         for n_known in range(1, len(ids)):
             longer, whole_mass = after_tokens(spellings, ids[:n_known])
             if whole_mass:  # the tokens so far may be a word too, as " house" in " houses"
-                yield next_token_distribution(corpus, tokenizer, before + tokenizer.decode(ids[:n_known]))
+                yield next_token_distribution(language, tokenizer, before + tokenizer.decode(ids[:n_known]))
             else:
                 yield normalized(longer) if longer else None
-    yield next_token_distribution(corpus, tokenizer, prefix)
+    yield next_token_distribution(language, tokenizer, prefix)
 
 
-def longest_beginning(corpus: KnownText, text: str) -> int:
+def longest_beginning(language: Language, text: str) -> int:
     """The length of the longest possible beginning of a text, by bisection: its own beginnings are possible too."""
     lengths = range(1, len(text) + 1)
-    return bisect_left(lengths, True, key=lambda n: not corpus.next_character_distribution(text[:n]))
+    return bisect_left(lengths, True, key=lambda n: not language.next_character_distribution(text[:n]))
 
 
-def coverage(corpus: KnownText, tokenizer: Tokenizer, text: str) -> float:
+def coverage(language: Language, tokenizer: Tokenizer, text: str) -> float:
     """Among documents that begin with this text, the share that also begin with its tokens; 0 if there are none."""
     start = last_word_start(text)
     shown, ids = text[start:], tuple(tokenizer.encode(text[start:]))
-    words = corpus.words_on(text[:start], first_word_length)
+    words = language.words_on(text[:start], first_word_length)
     with_text = with_tokens = 0.0
     for word, (spelling, p) in zip(words, spell(tokenizer, words), strict=True):
         with_text += p * word.text.startswith(shown)

@@ -15,13 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
-from pellucid.corpora.corpus import KnownCorpus
+from pellucid.corpora.drawn import Drawn
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.data.truth import nats_of, skill_characters
 from pellucid.errors import ConfigError, DataError
 from pellucid.evaluation.estimate import Estimate, mean_of
 from pellucid.evaluation.loss import nats_and_hits
 from pellucid.inspection.interventions import Place, check_places, nothing, place_name, places_of, replaced
+from pellucid.languages.language import Language
 from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import eval_mode
 from pellucid.tokenizer import Tokenizer
@@ -95,9 +96,7 @@ class KnockOutTable:
         return "\n".join(lines)
 
 
-def held_out_documents(
-    corpus: KnownCorpus, tokenizer: Tokenizer, context_length: int, n: int = N_DOCUMENTS
-) -> list[HeldOut]:
+def held_out_documents(corpus: Drawn, tokenizer: Tokenizer, context_length: int, n: int = N_DOCUMENTS) -> list[HeldOut]:
     """The first n held-out documents, with the truth, each cut to the context.
 
     DataError if there are fewer than two (no interval could be given) and more are asked for, or if the tokenizer does
@@ -109,18 +108,18 @@ def held_out_documents(
         fix = "take a run whose tokenizer was learned here"
         raise DataError("the tokenizer", "its tokens reach across words, so the truth about them is not known", fix)
     pieces = islice(corpus.pieces("validation"), n)  # each is a document
-    documents = [_read(corpus, tokenizer, piece.text, context_length) for piece in pieces]
+    documents = [_read(corpus.language, tokenizer, piece.text, context_length) for piece in pieces]
     if len(documents) < min(n, 2):
         fix = "take a run with a larger corpus.validation_fraction"
         raise DataError("the corpus", f"documents held out: {len(documents)}, and an interval needs two", fix)
     return documents
 
 
-def _read(corpus: KnownCorpus, tokenizer: Tokenizer, text: str, context_length: int) -> HeldOut:
+def _read(language: Language, tokenizer: Tokenizer, text: str, context_length: int) -> HeldOut:
     ids = [tokenizer.end_of_text, *tokenizer.encode(text), tokenizer.end_of_text][: context_length + 1]
     n = len(ids) - 1
-    characters = skill_characters(corpus, tokenizer, text)[:n].astype(float)
-    floor = np.array(nats_of(corpus, tokenizer, text)[:n])
+    characters = skill_characters(language, tokenizer, text)[:n].astype(float)
+    floor = np.array(nats_of(language, tokenizer, text)[:n])
     return HeldOut(text, ids[:-1], ids[1:], characters / characters.sum(axis=1, keepdims=True), floor)
 
 

@@ -10,7 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from pellucid.languages.known import SPELLING
+from pellucid.languages.language import SPELLING
 from pellucid.languages.symbols import END, SymbolLanguage, entropy
 
 KINDS = (("(", ")"), ("[", "]"), ("{", "}"), ("<", ">"))

@@ -1,24 +1,51 @@
-"""Builds the language of symbols that the `corpus` section of a config describes."""
+"""Builds the language that the `corpus` section of a config describes."""
 
-from typing import Any
+from pathlib import Path
 
 from typing_extensions import assert_never
 
 from pellucid.config.languages import (
     BracketsConfig,
     ChainsConfig,
+    DrawnSection,
+    FablesConfig,
+    GrammarConfig,
     HiddenConfig,
     HopsConfig,
     LanguageConfig,
+    LanguageOfSymbolsConfig,
     LookupConfig,
     SumsConfig,
     TreesConfig,
 )
-from pellucid.languages.symbols import SymbolLanguage
+from pellucid.languages.language import Language
+
+# Part of the identity: raise it whenever a document of a language of symbols or its probability changes.
+SYMBOLS_VERSION = 1
 
 
-def build_language(config: LanguageConfig) -> SymbolLanguage[Any]:
-    """The language that the config describes. Each is imported only when it is needed."""
+def build_language(config: LanguageConfig) -> Language:
+    """The language that the config describes. Each is imported only when it is needed.
+
+    Raises ConfigError for one that is impossible, DataError for a file of rules with a mistake.
+    """
+    match config:
+        case FablesConfig():
+            from pellucid.languages.fables import Fables
+
+            return Fables(config.world_size)
+        case GrammarConfig():
+            from pellucid.languages.grammar.own import OwnGrammar, read_source
+
+            return OwnGrammar(read_source(Path(config.file)), config.file)
+        case _:
+            language = _language_of_symbols(config)
+            settings = config.model_dump(mode="json", exclude={"type", *DrawnSection.model_fields})
+            language.identity = {"type": config.type, "symbols_version": SYMBOLS_VERSION, **settings}
+            return language
+
+
+def _language_of_symbols(config: LanguageOfSymbolsConfig) -> Language:
     match config:
         case ChainsConfig():
             from pellucid.languages.chains import Chains

@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from pellucid.languages.known import SPELLING
+from pellucid.languages.language import SPELLING
 from pellucid.languages.symbols import END, NAMES, SymbolLanguage, text_of, uniform
 
 Strategy = Literal["evenly", "counts", "pairs"]

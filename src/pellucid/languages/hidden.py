@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pellucid.errors import DataError
-from pellucid.languages.known import SPELLING
+from pellucid.languages.language import SPELLING
 from pellucid.languages.symbols import END, NAMES, SymbolLanguage, draw, symbols_of, text_of
 
 # p(next state, symbol | state) as [symbol][state][next state].

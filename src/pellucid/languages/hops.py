@@ -9,7 +9,7 @@ certain, but a layer of attention follows one arrow at a time, or doubles the st
 import math
 from collections.abc import Mapping, Sequence
 
-from pellucid.languages.known import SPELLING
+from pellucid.languages.language import SPELLING
 from pellucid.languages.symbols import END, NAMES, SymbolLanguage, uniform
 
 ARROW, COLON = ">", ":"

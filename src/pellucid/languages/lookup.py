@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from pellucid.languages.known import SPELLING
+from pellucid.languages.language import SPELLING
 from pellucid.languages.symbols import END, NAMES, SymbolLanguage, uniform
 
 DISTANCES = (8, 16, 32, 64)  # symbols from a value to its repetition

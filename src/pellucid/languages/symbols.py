@@ -9,14 +9,14 @@ enough of them has one token for each.
 
 import math
 import random
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from string import ascii_letters
 from typing import Generic, TypeVar
 
 from pellucid.errors import DataError
-from pellucid.languages.known import SPELLING, Decided, NextWord, WordLength
+from pellucid.languages.language import SPELLING, Decided, Language, NextWord, WordLength
 
 State = TypeVar("State")
 Value = TypeVar("Value")
@@ -24,13 +24,11 @@ END = ""  # in place of a symbol: the document is over
 NAMES = ascii_letters  # symbols that stand for states, keys, things, ...
 
 
-class SymbolLanguage(ABC, Generic[State]):
+class SymbolLanguage(Language, Generic[State]):
     """A distribution over rows of symbols.
 
     skills: those that predicting a symbol may take, and SPELLING for the blanks between them.
     """
-
-    skills: Sequence[str]
 
     @property
     def entropy_nats(self) -> float | None:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pellucid.languages.known import SPELLING
+from pellucid.languages.language import SPELLING
 from pellucid.languages.symbols import END, NAMES, SymbolLanguage, draw, text_of
 
 Vector = NDArray[np.float64]

@@ -14,7 +14,7 @@ from pellucid.checkpoint.step_directory import State
 from pellucid.config.data import CONVERSATIONS, CorpusConfig
 from pellucid.config.languages import DrawnSection
 from pellucid.corpora.corpus import Piece
-from pellucid.corpora.known import DrawnDocuments
+from pellucid.corpora.drawn import Drawn
 from pellucid.cost.build import training_flops
 from pellucid.data.batches import evaluation_batches
 from pellucid.data.prepared import pieces_as_tokens
@@ -114,7 +114,7 @@ def contest(trained: TrainedModel, state: State, precision: Precision, *, n: int
     scores = score(trained.model, batches, precision)
     document_of_token = np.searchsorted(tokens.boundaries, scores.places, side="right") - 1
     n_tokens = np.diff(tokens.boundaries).astype(float)
-    floor = np.array([-corpus.log_probability(text) for text in texts])
+    floor = np.array([-corpus.language.log_probability(text) for text in texts])
     excess = np.bincount(document_of_token, scores.nats) - floor
     excess_percent = ratio(100 * excess, floor)
     _require_above_floor(excess_percent)
@@ -134,7 +134,7 @@ def contest(trained: TrainedModel, state: State, precision: Precision, *, n: int
     )
 
 
-def corpus_of(trained: TrainedModel) -> DrawnDocuments:
+def corpus_of(trained: TrainedModel) -> Drawn:
     """The corpus of a run that can take part. ConfigError for others, CheckpointError if it has changed since."""
     config, kind = trained.config, trained.config.corpus.type
     fix = "take a run of corpus.type fables, or of a language that `pellucid configs` lists"
@@ -146,11 +146,11 @@ def corpus_of(trained: TrainedModel) -> DrawnDocuments:
         what = f"the run starts from {config.start_from}, whose FLOPs would be missing"
         raise ConfigError("start_from", what, "take a run that begins with weights of its own")
     corpus = trained.corpus()
-    assert isinstance(corpus, DrawnDocuments)
+    assert isinstance(corpus, Drawn)
     return corpus
 
 
-def _language_of(section: CorpusConfig, corpus: DrawnDocuments) -> str:
+def _language_of(section: CorpusConfig, corpus: Drawn) -> str:
     """The language of a corpus in a few words; of rules, which a file of any name may hold, the start of their hash."""
     changes = section.model_dump(exclude={"type", *DrawnSection.model_fields}, exclude_defaults=True)
     if rules := corpus.identity.get("rules_sha256"):

@@ -19,7 +19,7 @@ import torch
 
 from pellucid.config.shipped import DEMO
 from pellucid.corpora.corpus import KnownConversations
-from pellucid.corpora.fables import FablesCorpus
+from pellucid.corpora.drawn import Drawn
 from pellucid.errors import ConfigError, DataError
 from pellucid.files import written_whole
 from pellucid.inspection.attribution import attribute, what_decides
@@ -30,9 +30,9 @@ from pellucid.inspection.inside import has_experts
 from pellucid.inspection.interventions import Place, places_of
 from pellucid.inspection.knock_out import held_out_documents, knock_out_table
 from pellucid.inspection.trace import Trace, require_decoder, trace, trace_outside
+from pellucid.languages.fables import Fables
 from pellucid.languages.fables.story import other_heroes
 from pellucid.languages.hidden import Hidden
-from pellucid.languages.known import DecidedText
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import ids_of_marked
@@ -194,12 +194,12 @@ class Microscope:
                 model = copy.deepcopy(require_decoder(opened.model, "knock_out"))  # so that traces need not wait for it
             fables = held_out_documents(corpus, opened.tokenizer, model.context_length, n)
             try:
-                attribution = attribute(model, opened.tokenizer, corpus, fables)
+                attribution = attribute(model, opened.tokenizer, corpus.language, fables)
             except ConfigError:  # attention weights that do not sum to 1; the costs are known all the same
                 attribution = None
             costs = {head.costs.places[0]: head.costs for head in attribution.heads} if attribution else {}
             others = [[place] for place in places_of(model) if place not in costs]
-            table = knock_out_table(model, fables, corpus.skills, others)
+            table = knock_out_table(model, fables, corpus.language.skills, others)
             costs |= {row.places[0]: row for row in table.rows}
             table = replace(table, rows=[costs[place] for place in places_of(model)])
             return {**table.to_json(), "attribution": attribution and attribution.to_json()}
@@ -222,7 +222,7 @@ class Microscope:
             with self.runs.grammar:
                 if isinstance(corpus, KnownConversations):
                     return truth_of_answer(corpus, tokenizer, shown)
-                return truth_of_document(corpus, tokenizer, shown) if corpus else {"known": False}
+                return truth_of_document(corpus.language, tokenizer, shown) if corpus else {"known": False}
 
         if why := self.runs.why_no_truth(opened):
             return {"known": False, "why": why}
@@ -235,17 +235,17 @@ class Microscope:
         """
         opened = self.runs.open(checkpoint)
         corpus = self.runs.corpus(opened)
-        if not isinstance(corpus, DecidedText):
+        if not isinstance(corpus, Drawn):
             return NOTHING_DECIDES
         shown = beginning_that_fits(opened.tokenizer, text, opened.model.context_length - 1)
 
         def compute() -> Json:
             try:
                 with self.runs.grammar:
-                    places = what_decides(corpus, opened.tokenizer, shown)
+                    places = what_decides(corpus.language, opened.tokenizer, shown)
             except DataError:  # no document begins like this
                 return NOTHING_DECIDES
-            is_fable = isinstance(corpus, FablesCorpus)
+            is_fable = isinstance(corpus.language, Fables)
             return {"places": places, "swap": swapped(opened.tokenizer, shown) if is_fable else None}
 
         return self._truths.get(("deciding", opened.reading, shown), compute)

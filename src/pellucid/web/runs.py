@@ -22,13 +22,14 @@ from pellucid.config.data import CONVERSATIONS
 from pellucid.config.load import load_run_config
 from pellucid.config.post_training import VerifierConfig
 from pellucid.config.run import RunConfig
-from pellucid.corpora.corpus import ConversationCorpus, Corpus, KnownConversations, KnownCorpus, Turn
+from pellucid.corpora.corpus import ConversationCorpus, Corpus, KnownConversations, Turn
+from pellucid.corpora.drawn import Drawn
 from pellucid.data.truth import skill_characters
 from pellucid.errors import CheckpointError, ConfigError, DataError, PellucidError, explained
 from pellucid.inspection.build import knows_skills
 from pellucid.inspection.explain import validation_documents
 from pellucid.inspection.trace import NOTHING_INSIDE, Trace
-from pellucid.languages.known import SPELLING
+from pellucid.languages.language import SPELLING
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import precision_here
 from pellucid.tokenizer import Tokenizer
@@ -195,9 +196,9 @@ class Runs:
 
         def build() -> Corpus:
             corpus = trained.corpus()
-            if isinstance(corpus, KnownCorpus):
+            if isinstance(corpus, Drawn):
                 # The page asks for the same words again at each keystroke.
-                corpus.words_on = lru_cache(KEPT_WORDS)(corpus.words_on)  # type: ignore[method-assign]
+                corpus.language.words_on = lru_cache(KEPT_WORDS)(corpus.language.words_on)  # type: ignore[method-assign]
             return corpus
 
         try:
@@ -214,10 +215,10 @@ class Runs:
         """Why the truth that a model was trained on cannot be shown; None if it can, or was never known."""
         return self._changed.get(opened.trained.data_fingerprint) if self.corpus(opened) is None else None
 
-    def known(self, opened: Opened) -> KnownCorpus | KnownConversations | None:
+    def known(self, opened: Opened) -> Drawn | KnownConversations | None:
         """The corpus, if it knows the truth about this model's tokens; the tokenizer must cut text into words."""
         corpus, tokenizer = self.corpus(opened), opened.tokenizer
-        kind = KnownConversations if tokenizer.has_chat_tokens else KnownCorpus
+        kind = KnownConversations if tokenizer.has_chat_tokens else Drawn
         return corpus if isinstance(corpus, kind) and tokenizer.has_words else None
 
     def examples(self, checkpoint: str) -> list[Json]:
@@ -229,15 +230,15 @@ class Runs:
         corpus, tokenizer = self.known(opened), opened.tokenizer
         documents = self.held_out(checkpoint, FABLES_FOR_EXAMPLES)
         beginnings = [{"skill": None, "text": _first_words(text)} for text in documents]
-        if not isinstance(corpus, KnownCorpus):
+        if not isinstance(corpus, Drawn):
             return beginnings
         shortest: dict[str, str] = {}
         with self.grammar:
             for text in documents:
                 ids = tokenizer.encode(text)
                 n_before = min(LEAST_TOKENS_BEFORE, len(ids) // 2)
-                for t, counts_S in enumerate(skill_characters(corpus, tokenizer, text)):
-                    for skill, count in zip(corpus.skills, counts_S, strict=True):
+                for t, counts_S in enumerate(skill_characters(corpus.language, tokenizer, text)):
+                    for skill, count in zip(corpus.language.skills, counts_S, strict=True):
                         if count and n_before <= t < opened.model.context_length - 1 and skill != SPELLING:
                             before = tokenizer.decode(ids[:t])
                             shortest[skill] = min(shortest.get(skill, before), before, key=len)

@@ -12,7 +12,7 @@ from pellucid.corpora.corpus import KnownConversations
 from pellucid.data.truth import Distribution, skill_characters
 from pellucid.errors import DataError
 from pellucid.inspection.explain_truth import TextTruth, truth_of_text
-from pellucid.languages.known import KnownText
+from pellucid.languages.language import Language
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.tokenizer.tokenizer import ASSISTANT, CHAT_TOKENS, END_OF_TURN, USER
@@ -26,9 +26,9 @@ ONE_ANSWER = re.compile(
 )
 
 
-def truth_of_document(corpus: KnownText, tokenizer: Tokenizer, text: str) -> Json:
+def truth_of_document(language: Language, tokenizer: Tokenizer, text: str) -> Json:
     """The distribution of the next token at each position, the floor of each token, and the grammar's verdict."""
-    truth = truth_of_text(corpus, tokenizer, text)
+    truth = truth_of_text(language, tokenizer, text)
     ids = tokenizer.encode(text)
     return {
         **_at_each(truth.distributions, [tokenizer.end_of_text, *ids]),
@@ -36,7 +36,7 @@ def truth_of_document(corpus: KnownText, tokenizer: Tokenizer, text: str) -> Jso
         "is_possible": truth.is_possible,
         "is_whole": truth.is_whole,
         "next_characters": dict(truth.next_characters),
-        "skills": _skills(corpus, tokenizer, text, truth),
+        "skills": _skills(language, tokenizer, text, truth),
     }
 
 
@@ -84,12 +84,12 @@ def _at_each(distributions: Sequence[Distribution | None], ids: Sequence[int]) -
     }
 
 
-def _skills(corpus: KnownText, tokenizer: Tokenizer, text: str, truth: TextTruth) -> list[list[str]] | None:
+def _skills(language: Language, tokenizer: Tokenizer, text: str, truth: TextTruth) -> list[list[str]] | None:
     """The skills that each token of a whole document needs; None for another text."""
     if not truth.is_whole:
         return None
-    counts_TS = skill_characters(corpus, tokenizer, text)[: len(truth.distributions) - 1]
-    return [[name for name, n in zip(corpus.skills, counts_S, strict=True) if n] for counts_S in counts_TS]
+    counts_TS = skill_characters(language, tokenizer, text)[: len(truth.distributions) - 1]
+    return [[name for name, n in zip(language.skills, counts_S, strict=True) if n] for counts_S in counts_TS]
 
 
 def _ended_by(p: Distribution | None, end_of_text: int, mark: int) -> Distribution | None:

@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from pellucid.corpora.corpus import ConversationCorpus, KnownConversations, KnownCorpus
+from pellucid.corpora.corpus import KnownConversations
 from pellucid.corpora.instructions import InstructionsCorpus, Task, is_held_out, judge
 from pellucid.corpora.instructions.wordings import FORMS
 from pellucid.errors import ConfigError, DataError
@@ -95,9 +95,7 @@ def test_forms_and_tasks_are_equally_frequent():
 
 
 def test_its_answers_are_known_but_it_is_no_corpus_of_plain_documents():
-    assert isinstance(CORPUS, ConversationCorpus)
     assert isinstance(CORPUS, KnownConversations)
-    assert not isinstance(CORPUS, KnownCorpus)
     assert CORPUS.skills == FablesAbout.skills == CORPUS.answers_to("Tell a fable about a fox.").skills
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import islice
 
-from pellucid.corpora.corpus import Piece, Split, Turn
+from pellucid.corpora.corpus import KnownConversations, Split, Turn
+from pellucid.corpora.drawn import n_held_out
 from pellucid.corpora.instructions.wordings import (
     FORMS,
     SEEN,
@@ -19,7 +20,6 @@ from pellucid.corpora.instructions.wordings import (
     pick,
     understand,
 )
-from pellucid.corpora.known import n_held_out
 from pellucid.errors import DataError
 from pellucid.languages.fables import GRAMMAR_VERSION, Fables, FablesAbout
 from pellucid.languages.grammar.grammar import Rules
@@ -31,7 +31,7 @@ PAIRS_PER_HELD_OUT = 10
 Example = tuple[Instruction, str]
 
 
-class InstructionsCorpus:
+class InstructionsCorpus(KnownConversations):
     """`size` instructions with answers, of which round(size * validation_fraction), but at least one, for validation.
 
     The three forms (animal, moral, both) are equally frequent, and so are the tasks of a form. Half of validation uses
@@ -80,10 +80,6 @@ class InstructionsCorpus:
     def conversations(self, split: Split) -> Iterator[Sequence[Turn]]:
         """The examples as conversations of two turns."""
         return ((Turn("user", ask.text), Turn("assistant", answer)) for ask, answer in self.examples(split))
-
-    def pieces(self, split: Split) -> Iterator[Piece]:
-        """The texts of the turns, each a document."""
-        return (Piece(turn.text, ends_document=True) for turns in self.conversations(split) for turn in turns)
 
     def instruction_of(self, text: str) -> Instruction | None:
         """The instruction in a text, with its task; None for a text that does not ask for a fable of this world."""

@@ -31,6 +31,7 @@ class Fables(GrammarTexts):
     def __init__(self, world_size: int, rules: Rules | None = None) -> None:
         rules = story_rules(world_size) if rules is None else rules
         self.world_size = world_size
+        self.identity = {"type": "fables", "grammar_version": GRAMMAR_VERSION, "world_size": world_size}
         self.grammar = Grammar(rules, constants={"moral": MORALS})
         self.skill_reader = SkillReader(self.grammar, rules, skill_of_hole)
         self._morals: dict[str, Mapping[str, float]] = {}

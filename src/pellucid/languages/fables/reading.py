@@ -6,7 +6,7 @@ from typing import NamedTuple
 from pellucid.languages.fables.told import ToldReader
 from pellucid.languages.grammar.grammar import Grammar
 from pellucid.languages.grammar.skills import SkillReader
-from pellucid.languages.known import SPELLING
+from pellucid.languages.language import SPELLING
 
 
 class Reading(NamedTuple):

@@ -13,7 +13,7 @@ So in "Hazel", said earlier, "H" (it might be "Bramble") and "a" (it might be "H
 The tables of fables.rules name the skill of what they remember.
 """
 
-from pellucid.languages.known import SPELLING
+from pellucid.languages.language import SPELLING
 
 SKILLS = ("choice", SPELLING, "agreement", "recall", "fact", "count", "moral")
 INSTRUCTION = "instruction"  # for choices that an instruction has decided (see `about`)

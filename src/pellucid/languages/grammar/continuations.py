@@ -7,7 +7,7 @@ next token follows from that of the next word (see `data/truth.py`).
 from collections.abc import Iterator, Mapping, Sequence
 
 from pellucid.languages.grammar.grammar import Fork, Grammar
-from pellucid.languages.known import NextWord, WordLength
+from pellucid.languages.language import NextWord, WordLength
 
 # One way to continue: the text up to the next choice, that choice (None at the story's end), and the probability.
 Way = tuple[str, Fork | None, float]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.languages.grammar.grammar import Fork, Piece
-from pellucid.languages.known import Decided
+from pellucid.languages.language import Decided
 
 Drawn = Sequence[tuple[Fork, int]]
 

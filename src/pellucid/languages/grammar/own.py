@@ -6,6 +6,7 @@ choices; without a name it is "choice". What fills a hole takes "recall".
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from pellucid.config.shipped import find_rules
@@ -17,8 +18,10 @@ from pellucid.languages.grammar.grammar import Grammar
 from pellucid.languages.grammar.notation import RuleError, read_written, skills_of_holes
 from pellucid.languages.grammar.skills import CHOICE, SkillReader
 from pellucid.languages.grammar.texts import GrammarTexts
-from pellucid.languages.known import SPELLING
+from pellucid.languages.language import SPELLING
 
+# Part of every corpus's identity: raise it whenever the same rules give other texts.
+NOTATION_VERSION = 1
 MAX_BYTES = 1 << 20
 RECALL = "recall"
 
@@ -36,6 +39,8 @@ class OwnGrammar(GrammarTexts):
             checks.check()
         except RuleError as error:
             raise DataError(f"{where}:{error.line}", error.what, error.fix) from None
+        rules = hashlib.sha256(source.encode()).hexdigest()  # not where they are
+        self.identity = {"type": "grammar", "notation_version": NOTATION_VERSION, "rules_sha256": rules}
         self.written, self.longest, self.unused, self._where = checks.written, checks.longest, checks.unused, where
         skill_of_rule = {rule.name: rule.skill for rule in self.written if rule.skill}
         self.grammar = Grammar(checks.options, checks.fixed, self.written[0].name)

@@ -10,7 +10,7 @@ from itertools import chain
 
 from pellucid.languages.grammar.grammar import Fork, Grammar, Rules
 from pellucid.languages.grammar.notation import Choice, Hole, capitalize, family
-from pellucid.languages.known import SPELLING
+from pellucid.languages.language import SPELLING
 
 CHOICE = "choice"
 

@@ -11,13 +11,12 @@ from pellucid.languages.grammar.deciding import decided_pieces
 from pellucid.languages.grammar.entropy import Inside, Mass
 from pellucid.languages.grammar.grammar import Fork, Grammar
 from pellucid.languages.grammar.skills import SkillReader
-from pellucid.languages.known import Decided, NextWord, WordLength
+from pellucid.languages.language import Decided, Language, NextWord, WordLength
 
 
-class GrammarTexts:
+class GrammarTexts(Language):
     """The distribution of a grammar's texts. noun: what a text is called in messages."""
 
-    skills: Sequence[str]
     grammar: Grammar
     skill_reader: SkillReader
     noun = "text"

@@ -2,45 +2,34 @@
 
 import math
 import random
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 
-from pellucid.corpora.corpus import Piece, Split
+from pellucid.corpora.corpus import Corpus, Piece, Split
 from pellucid.errors import ConfigError, DataError
+from pellucid.languages.language import Language
 
 # Training skips what is held out, which changes its distribution unless that is a small part: this share at most.
 MOST_HELD_OUT = 0.1
 
 
-class DrawnDocuments(ABC):
-    """`size` documents, of which round(size * validation_fraction), but at least one, are for validation.
+class Drawn(Corpus):
+    """`size` documents of a language, of which round(size * validation_fraction), but at least one, are held out.
 
-    A pure function of its arguments and of the language. identity: all of these, ready for JSON; `language` are those
-    that the language depends on. Each split has its own random stream. Validation documents
-    all differ, and the training stream skips every one of them. Raises ConfigError.
+    A pure function of its arguments. Each split has its own random stream. Held-out documents all differ, and the
+    training stream skips every one of them. What is true of a text is asked of `language`. Raises ConfigError.
     """
 
-    def __init__(
-        self, kind: str, language: Mapping[str, object], size: int, seed: int, validation_fraction: float
-    ) -> None:
-        self._n_validation = n_held_out(size, validation_fraction, kind)
-        self._kind, self._size, self._seed, self._validation_fraction = kind, size, seed, validation_fraction
-        self.identity: dict[str, object] = {
-            "type": kind,
-            **language,
-            "size": size,
-            "seed": seed,
-            "validation_fraction": validation_fraction,
-        }
+    def __init__(self, language: Language, size: int, seed: int, validation_fraction: float) -> None:
+        self.language, self._kind = language, str(language.identity["type"])
+        self._n_validation = n_held_out(size, validation_fraction, self._kind)
+        self._size, self._seed, self._validation_fraction = size, seed, validation_fraction
 
-    @abstractmethod
-    def write(self, rng: random.Random) -> str:
-        """Draw a document."""
-
-    @abstractmethod
-    def log_probability(self, text: str) -> float:
-        """ln p(document)."""
+    @property
+    def identity(self) -> dict[str, object]:
+        """All arguments, ready for JSON."""
+        drawn = {"size": self._size, "seed": self._seed, "validation_fraction": self._validation_fraction}
+        return {**self.language.identity, **drawn}
 
     def documents(self, split: Split) -> Iterator[str]:
         """The documents of a split, written on demand; each call starts over."""
@@ -61,10 +50,10 @@ class DrawnDocuments(ABC):
         documents, and a DataError says so.
         """
         held_out, rng = self._held_out(), random.Random(f"{self._kind} contest {seed}")
-        new = (text for text in iter(lambda: self.write(rng), None) if text not in held_out)
+        new = (text for text in iter(lambda: self.language.write(rng), None) if text not in held_out)
         texts = list(islice(new, n))
         n_others = self._size - self._n_validation + n - 1
-        share = math.fsum(1 - (1 - math.exp(self.log_probability(text))) ** n_others for text in texts) / n
+        share = math.fsum(1 - (1 - self._probability(text)) ** n_others for text in texts) / n
         if share > MOST_HELD_OUT:
             what = f"{share:.0%} of {n:,} new documents would be trained on or drawn before: the language has too few"
             raise DataError("the corpus", what, "take a run of a larger language")
@@ -92,7 +81,7 @@ class DrawnDocuments(ABC):
             if len(texts) == self._n_validation or n_drawn == 100 * self._n_validation:
                 break
         if n_drawn > len(texts) or n_drawn <= 100:  # no repetition among more than 100: the language is large enough
-            share = math.fsum(math.exp(self.log_probability(text)) for text in texts)
+            share = math.fsum(map(self._probability, texts))
             if share > MOST_HELD_OUT:
                 what = f"{self._n_validation:,} held-out documents are {share:.0%} of all there can be"
                 fix = "lower corpus.validation_fraction or corpus.size, or let the language have more documents"
@@ -103,7 +92,10 @@ class DrawnDocuments(ABC):
         # random.Random hashes a text seed with SHA-512: the same on every machine and Python.
         rng = random.Random(f"{self._kind} {self._seed} {split}")
         while True:
-            yield self.write(rng)
+            yield self.language.write(rng)
+
+    def _probability(self, text: str) -> float:
+        return math.exp(self.language.log_probability(text))
 
 
 def n_held_out(size: int, validation_fraction: float, documents: str = "documents") -> int:
