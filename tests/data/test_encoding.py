@@ -93,7 +93,7 @@ class Watched(str):
 
 def test_written_batches_do_not_stay_in_memory(monkeypatch, tmp_path):
     """At most the batch that is written and the one that is being gathered: 100 pieces are never there at once."""
-    monkeypatch.setattr(prepare, "BATCH_BYTES", 1)
+    monkeypatch.setattr("pellucid.corpora.corpus.PART_BYTES", 1)
     monkeypatch.setattr(encoding, "PARTS_WITHOUT_PROCESSES", 1000)
     alive = []
 

@@ -55,7 +55,7 @@ def small_parts(monkeypatch):
     """Parts of a few hundred bytes. Tests start processes only where they are what is tested: each takes a second."""
     monkeypatch.setattr(text_files, "PART_BYTES", 500)
     monkeypatch.setattr(text_files, "BLOCK_BYTES", 64)
-    monkeypatch.setattr(prepare, "BATCH_BYTES", 500)
+    monkeypatch.setattr("pellucid.corpora.corpus.PART_BYTES", 500)
     monkeypatch.setattr(encoding, "PARTS_WITHOUT_PROCESSES", 10_000)
 
 

@@ -60,7 +60,7 @@ def test_a_corpus_that_cannot_be_had_is_asked_for_once(tmp_path, monkeypatch):
         asked.append(arguments)
         raise InputOutputError("corpus.download", "no network", "try again")
 
-    monkeypatch.setattr("pellucid.experiments.run_experiment.fingerprint_now", fail)
+    monkeypatch.setattr("pellucid.experiments.run_experiment.what_decides_tokens", fail)
     run = SimpleNamespace(directory=lambda folder: folder, corpus_key="a", config=None, label="a")
     assert _of_other_corpora([run, run], tmp_path, tmp_path) == {}
     assert len(asked) == 1

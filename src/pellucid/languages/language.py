@@ -1,4 +1,4 @@
-"""What a language is: texts whose distribution is known, and perhaps which of their words decide others."""
+"""Languages: texts whose distribution is known, and perhaps which of their words decide others."""
 
 import random
 from abc import ABC, abstractmethod
