@@ -1,11 +1,10 @@
 """The YAML of an experiment: what is accepted, what is refused, and with which line."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from pellucid.config.experiment import ExperimentConfig, MeasuresConfig, load_experiment
+from pellucid.config.experiment import MeasuresConfig, load_experiment
 from pellucid.errors import ConfigError
 
 SMALL = """\
@@ -67,14 +66,3 @@ def test_a_way_to_write_searches_or_draws(tmp_path: Path):
     config, _ = load(tmp_path, SMALL + ways.replace(", top_k: 5", ""))
     assert config.measures.writing.ways[0].beams == 4
     assert MeasuresConfig.model_validate_json(config.measures.model_dump_json()) == config.measures
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path):
-    with pytest.raises(ConfigError, match="absent.yaml: no such file"):
-        load_experiment(tmp_path / "absent.yaml")
-
-
-def test_the_schema_file_is_what_the_schema_command_prints(pellucid):
-    file = Path(__file__).parents[2] / "configs/experiment_schema.json"
-    printed = json.loads(pellucid("schema", "experiment").stdout)
-    assert json.loads(file.read_text()) == printed == ExperimentConfig.model_json_schema()

@@ -8,7 +8,6 @@ import torch
 
 from pellucid.adapters.build import adapt
 from pellucid.config.load import load_run_config
-from pellucid.config.run import RunConfig
 from pellucid.model.build import build_model
 from pellucid.runtime.precision import resolve_precision
 from pellucid.training.optimizers import build_optimizers
@@ -60,10 +59,11 @@ def test_a_shipped_config_tells_editors_its_schema(path: Path):
     assert path.read_text().startswith(f"# yaml-language-server: $schema={schema}\n")
 
 
-def test_the_schema_file_is_what_the_schema_command_prints():
-    assert json.loads((CONFIGS / "schema.json").read_text()) == RunConfig.model_json_schema(), (
-        "write it again: pellucid schema > configs/schema.json"
-    )
+@pytest.mark.parametrize(("kind", "prefix"), [("run", ""), ("experiment", "experiment_"), ("tour", "tour_")])
+def test_a_schema_file_is_what_the_schema_command_prints(kind, prefix, pellucid):
+    file = CONFIGS / f"{prefix}schema.json"
+    printed = json.loads(pellucid("schema", kind).stdout)
+    assert json.loads(file.read_text()) == printed, f"write it again: pellucid schema {kind} > configs/{file.name}"
 
 
 def test_shakespeare_char_is_as_small_as_the_comparison_demands():

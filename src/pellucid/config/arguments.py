@@ -15,13 +15,9 @@ from pellucid.config.faults import WORDS
 from pellucid.errors import ConfigError, PellucidError
 
 # pydantic's name of a fault, and how to fix it in Python.
-FIXES = {kind: fix for kind, (_, fix) in WORDS.items()} | {
-    "is_instance_of": "give a path",
-    "dict_type": "give a dict",
-    "none_required": "give None",
-    "iterable_type": "give a list",
-    "sequence_str": "give a list",
-}
+FIXES = {kind: words.partition("; ")[2] for kind, words in WORDS.items()}
+FIXES |= {"is_instance_of": "give a path", "dict_type": "give a dict", "none_required": "give None"}
+FIXES |= {"iterable_type": "give a list", "sequence_str": "give a list"}
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -92,8 +88,7 @@ def _checker(type_: Any) -> TypeAdapter[Any] | None:
 
 
 def _check(name: str, value: Any, type_: Any) -> None:
-    checker = None if type_ is None else _checker(type_)
-    if checker is None:
+    if type_ is None or (checker := _checker(type_)) is None:
         return
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     plain = (int if isinstance(value, Integral) else float)(value) if is_number else value  # also NumPy's numbers

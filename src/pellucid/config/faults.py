@@ -16,37 +16,33 @@ from pellucid.errors import ConfigError
 Places = dict[Path, str]  # the place of each key path, as errors name it: `configs/x.yaml:12`
 
 EXAMPLE_OF_A_SECTION = "{type: text, files: [a.txt]}"
-A_LIST = ("{value} is of the wrong type", "give a list")
-A_SECTION = ("{value} is of the wrong type", "give a section of keys and values")
 
-# pydantic's name of a fault, and for a learner: what is wrong, and how to fix it.
+# pydantic's name of a fault, and for a learner: what is wrong; how to fix it.
 WORDS = {
-    "int_type": ("{value} is of the wrong type", "give a whole number"),
-    "int_from_float": ("{value} is of the wrong type", "give a whole number"),
-    "float_type": ("{value} is of the wrong type", "give a number"),
-    "finite_number": ("{value} is of the wrong type", "give a finite number"),
-    "string_type": ("{value} is of the wrong type", "give text"),
-    "bool_type": ("{value} is of the wrong type", "give true or false"),
-    "tuple_type": A_LIST,
-    "list_type": A_LIST,
-    "dict_type": A_SECTION,
-    "model_type": A_SECTION,
-    "model_attributes_type": A_SECTION,
-    "greater_than": ("{value} is out of range", "give a value greater than {gt}"),
-    "greater_than_equal": ("{value} is out of range", "give a value of at least {ge}"),
-    "less_than": ("{value} is out of range", "give a value less than {lt}"),
-    "less_than_equal": ("{value} is out of range", "give a value of at most {le}"),
-    "too_short": ("too few values", "give a longer list"),
-    "too_long": ("too many values", "give a shorter list"),
-    "missing": ("this key is missing", "add `{key}: ...`"),
-    "union_tag_not_found": ("this key is missing", "add `type: ...`, one of {types}"),
-    "union_tag_invalid": ("{value} is not a choice", "use one of {expected_tags}"),
-    "literal_error": ("{value} is not a choice", "use {expected}"),
+    "int_type": "{value} is of the wrong type; give a whole number",
+    "int_from_float": "{value} is of the wrong type; give a whole number",
+    "float_type": "{value} is of the wrong type; give a number",
+    "finite_number": "{value} is of the wrong type; give a finite number",
+    "string_type": "{value} is of the wrong type; give text",
+    "bool_type": "{value} is of the wrong type; give true or false",
+    "tuple_type": "{value} is of the wrong type; give a list",
+    "list_type": "{value} is of the wrong type; give a list",
+    "dict_type": "{value} is of the wrong type; give a section of keys and values",
+    "model_type": "{value} is of the wrong type; give a section of keys and values",
+    "model_attributes_type": "{value} is of the wrong type; give a section of keys and values",
+    "greater_than": "{value} is out of range; give a value greater than {gt}",
+    "greater_than_equal": "{value} is out of range; give a value of at least {ge}",
+    "less_than": "{value} is out of range; give a value less than {lt}",
+    "less_than_equal": "{value} is out of range; give a value of at most {le}",
+    "too_short": "too few values; give a longer list",
+    "too_long": "too many values; give a shorter list",
+    "missing": "this key is missing; add `{key}: ...`",
+    "union_tag_not_found": "this key is missing; add `type: ...`, one of {types}",
+    "union_tag_invalid": "{value} is not a choice; use one of {expected_tags}",
+    "literal_error": "{value} is not a choice; use {expected}",
     # the only keys with a pattern are names of folders
-    "string_pattern_mismatch": (
-        "{value} is not accepted",
-        "use letters, digits, '.', '_' and '-', the first a letter or a digit",
-    ),
+    "string_pattern_mismatch": "{value} is not accepted; "
+    "use letters, digits, '.', '_' and '-', the first a letter or a digit",
 }
 
 
@@ -144,12 +140,13 @@ def _what_and_fix(error: ErrorDetails, path: Path, data: Any, section: type[Sect
     shown = shortened(reprlib.repr(value))
     if kind not in WORDS:
         return f"{shown} is not accepted", error["msg"][0].lower() + error["msg"][1:]
-    what, fix = (words.format(value=shown, key=path[-1] if path else "", **context) for words in WORDS[kind])
+    named = {"value": shown, "key": path[-1] if path else "", **context}
+    what, fix = (words.format(**named) for words in WORDS[kind].split("; "))
     if kind.startswith("model_") and ":" in str(value):  # the shell has removed the braces
         fix += f', quoted: "{dotted(path)}={EXAMPLE_OF_A_SECTION}"'
     elif fix == "give a whole number" and isinstance(value, float) and value.is_integer():
         fix += f": {int(value)}"
-    elif WORDS[kind] is A_LIST and isinstance(value, str) and path:
+    elif fix == "give a list" and isinstance(value, str) and path:
         fix += f', as "{dotted(path)}=[{shown[1:-1]}]"'
     return what, fix
 

@@ -2,6 +2,7 @@
 
 import copy
 import os
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path as FilePath
@@ -69,11 +70,9 @@ def without_quotes(override: str) -> str | None:
     """The override without single quotes around its value, if it would then be more than a text: cmd.exe keeps them."""
     key, _, value = override.partition("=")
     inner = value[1:-1]
-    if len(value) < 3 or (value[0], value[-1]) != ("'", "'") or "'" in inner:
-        return None
-    with suppress(ConfigError):
-        if not isinstance(parse_yaml(inner, COMMAND_LINE)[0], str):
-            return f"{key}={inner}"
+    if re.fullmatch("'[^']+'", value):
+        with suppress(ConfigError):
+            return None if isinstance(parse_yaml(inner, COMMAND_LINE)[0], str) else f"{key}={inner}"
     return None
 
 
