@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pellucid.config.experiment import ExperimentConfig
 from pellucid.cost.step_time import duration
-from pellucid.errors import ConfigError, DataError
+from pellucid.errors import ConfigError, DataError, Fix, Option
 from pellucid.experiments.figures.draw import draw
 from pellucid.experiments.plan import Plan
 from pellucid.experiments.results import Failure, RunResult, write_whole
@@ -68,7 +68,8 @@ def require_own_report(folder: Path, config: ExperimentConfig) -> None:
         file = folder / name
         if file.exists() and not (file.is_file() and word in file.read_bytes().lower()):
             what = "it would be replaced by the experiment's, but no experiment wrote it"
-            raise ConfigError(str(file), what, "name another folder with --report, or move it away")
+            fix = Fix("name another folder with {}, or move it away", Option("--report", "report"))
+            raise ConfigError(str(file), what, fix)
 
 
 def write_report(
