@@ -66,6 +66,7 @@ def test_a_short_tour_is_read(tmp_path: Path):
         ("{text: Once upon a time}", "{text: x, at: -2}", "show.at: -2 is out of range; give a number of at least -1"),
         ("{text: Once upon a time}", '{text: x, at: ""}', "stops.0.show.at: no words; copy some"),
         ("of: metric", "off: metric", "12: stops.0.measures.loss.off: unknown key; did you mean 'of'?"),
+        ("{loss: {of", "{step: {off", "12: stops.0.measures.step.off: unknown key; did you mean 'of'?"),
         ("made_by: make demo", "made_bye: make demo", "4: runs.mine.made_bye: unknown key; did you mean 'made_by'?"),
         ("{text: Once upon a time}", "{run: mine}", "stops: the first stop shows no text; add"),
         ("{text: Once upon a time}", "{text: x, run: yours}", "stops: 'One' shows 'yours'; name one of runs: mine"),

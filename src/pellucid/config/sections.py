@@ -1,6 +1,6 @@
 """The sections that a key may have, read from the classes: at `model` a decoder, an LSTM and so on."""
 
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pellucid.config.base import Section
 from pellucid.config.yaml_source import Path
@@ -21,9 +21,13 @@ def sections_in(hint: Any) -> Sections:
 def possible_at(path: Path, data: Any, section: type[Section]) -> Sections:
     """The sections that may stand at a key path, where those above it are of the types that the data name."""
     possible: Sections = {"": section}
+    is_named = False  # whether the next key is no field, but a name or an index: of a tour's runs, of figures
     for key in path:
-        fields = possible[chosen(possible, data)].model_fields if possible else {}
-        possible = sections_in(fields[str(key)].annotation) if key in fields else possible  # else an index, or a name
+        if not is_named:
+            field = possible[chosen(possible, data)].model_fields.get(str(key)) if possible else None
+            hint = field.annotation if field else None
+            possible = sections_in(hint)
+        is_named = not is_named and get_origin(hint) in (dict, tuple)
         data = data[key]
     return possible
 
