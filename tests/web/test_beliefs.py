@@ -63,7 +63,7 @@ def test_no_belief_is_shown_of_a_text_that_no_document_begins_with(hidden_run, f
     assert page.beliefs("hidden@2", " a x") == page.beliefs("fables@4", TEXT) == {"known": False}
 
 
-def test_the_page_shows_the_truth_and_what_the_chosen_point_has_of_it(browser, hidden_run):
+def test_the_page_shows_the_truth_what_the_chosen_point_has_of_it_and_examples_by_skill(browser, hidden_run):
     with (
         served(make_app([hidden_run])) as (_, port),
         watched(browser, f"http://127.0.0.1:{port}/", f"#text={TEXT.replace(' ', '%20')}") as page,
@@ -79,10 +79,6 @@ def test_the_page_shows_the_truth_and_what_the_chosen_point_has_of_it(browser, h
         assert value(page, "true_A") == pytest.approx(found["truth"][1][0], rel=1e-5)
         expect(beliefs.locator("svg circle")).to_have_count(len(found["read"]) + 1)
         expect(beliefs.locator("svg")).to_have_attribute("aria-label", re.compile("Truth: A"))
-
-
-def test_an_example_is_named_by_its_skill_also_in_another_language_than_fables(browser, hidden_run):
-    with served(make_app([hidden_run])) as (_, port), watched(browser, f"http://127.0.0.1:{port}/") as page:
         expect(page.locator("#part-text .chip")).to_have_text(["symbol", "a held-out text"])
 
 

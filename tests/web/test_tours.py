@@ -74,8 +74,13 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stops(fables_run: Path, lstm_run: Path, tour: Path) -> list[dict]:
-    return Tours(Microscope([fables_run, lstm_run]), [tour]).played("short")["stops"]
+def runs(fables_run: Path, lstm_run: Path) -> Microscope:
+    return Microscope([fables_run, lstm_run])
+
+
+@pytest.fixture(scope="module")
+def stops(runs: Microscope, tour: Path) -> list[dict]:
+    return Tours(runs, [tour]).played("short")["stops"]
 
 
 def test_a_stop_shows_what_it_names_and_all_else_as_the_stop_before(stops, fables_run):
@@ -125,29 +130,38 @@ def test_a_measured_answer_is_one_of_the_choices_in_an_order_that_tells_nothing(
     assert stops[0]["choices"] == ["it stays", "it goes"]
 
 
-def test_where_a_run_differs_from_what_the_tour_claims_it_is_said(stops, fables_run, lstm_run, tour):
+def test_where_a_run_differs_from_what_the_tour_claims_it_is_said(stops, runs, tour):
     [miss] = stops[0]["misses"]
     assert miss.startswith("probability of “was” is ")
     assert miss.endswith(", where the tour expects at least 90%")
-    assert Tours(Microscope([fables_run, lstm_run]), [tour]).differences("short") == [f"stop 1: {miss}"]
+    assert Tours(runs, [tour]).differences("short") == [f"stop 1: {miss}"]
 
 
-def test_between_two_checkpoints_the_nearer_one_by_ratio_is_shown(fables_run, lstm_run, tmp_path):
+def test_between_two_checkpoints_the_nearer_one_by_ratio_is_shown(runs, tmp_path):
     """They lie closer together the earlier they are: 3 is as far from 2 as from 4, and nearer to 4 by ratio."""
     file = tmp_path / "short.yaml"
     file.write_text(TOUR.replace("step: first", "step: 3"))
-    stops = Tours(Microscope([fables_run, lstm_run]), [file]).played("short")["stops"]
+    stops = Tours(runs, [file]).played("short")["stops"]
     assert stops[0]["show"]["checkpoint"] == "fables@4"
 
 
-def test_a_share_of_attention_is_the_one_that_the_page_shows():
-    microscope = Microscope([DEMO])
-    stop = Tours(microscope).played("recall")["stops"][5]
+@pytest.fixture(scope="module")
+def demo() -> Microscope:
+    return Microscope([DEMO])
+
+
+@pytest.fixture(scope="module")
+def recall(demo: Microscope) -> list[dict]:
+    return Tours(demo).played("recall")["stops"]
+
+
+def test_a_share_of_attention_is_the_one_that_the_page_shows(demo, recall):
+    stop = recall[5]
     checkpoint, text = stop["show"]["checkpoint"], stop["show"]["text"]
-    sent = microscope.trace(checkpoint, text)["attention"]
+    sent = demo.trace(checkpoint, text)["attention"]
     shares = np.frombuffer(b64decode(sent["data"]), np.float16).reshape(sent["shape"]).astype(np.float32)
     layer, head = map(int, stop["show"]["head"].split("."))
-    places = microscope.deciding(checkpoint, text)["places"][-1]
+    places = demo.deciding(checkpoint, text)["places"][-1]
     assert stop["measured"]["looks"] == shares[layer, head, -1, places].sum()
 
 
@@ -194,21 +208,19 @@ def test_sliders_act_in_the_order_of_sampling():
         ),
     ],
 )
-def test_a_tour_that_asks_for_what_is_not_there_says_so_with_its_stop(
-    fables_run, lstm_run, tmp_path, old, new, message
-):
+def test_a_tour_that_asks_for_what_is_not_there_says_so_with_its_stop(runs, tmp_path, old, new, message):
     assert TOUR.count(old) == 1
     file = tmp_path / "short.yaml"
     file.write_text(TOUR.replace(old, new))
     with pytest.raises(ConfigError) as raised:
-        Tours(Microscope([fables_run, lstm_run]), [file]).played("short")
+        Tours(runs, [file]).played("short")
     assert message in str(raised.value)
 
 
-def test_a_tour_may_show_an_empty_text(fables_run, lstm_run, tmp_path):
+def test_a_tour_may_show_an_empty_text(runs, tmp_path):
     file = tmp_path / "short.yaml"
     file.write_text(TOUR.replace('off: "", compare', 'text: "", off: "", compare'))
-    [_, two, _] = Tours(Microscope([fables_run, lstm_run]), [file]).played("short")["stops"]
+    [_, two, _] = Tours(runs, [file]).played("short")["stops"]
     assert (two["measured"]["b"], "B has –." in two["because"]) == (None, True)
 
 
@@ -221,17 +233,16 @@ def test_only_tours_whose_runs_are_here_are_offered(fables_run, lstm_run, tour):
     assert offered(lstm_run, fables_run) == ["attention", "recall", "temperature", "short"]
 
 
-@pytest.mark.parametrize("name", ["recall", "temperature"])
-def test_the_shipped_tours_claim_nothing_of_the_finished_demo_that_is_not_so(name):
-    stops = Tours(Microscope([DEMO])).played(name)["stops"]
-    of_the_end = [stop for stop in stops if stop["title"] not in OF_THE_BEGINNING]
-    assert len(of_the_end) >= 7
-    assert [(stop["title"], stop["misses"]) for stop in of_the_end if stop["misses"]] == []
+def test_the_shipped_tours_claim_nothing_of_the_finished_demo_that_is_not_so(demo, recall):
+    for stops in (recall, Tours(demo).played("temperature")["stops"]):
+        of_the_end = [stop for stop in stops if stop["title"] not in OF_THE_BEGINNING]
+        assert len(of_the_end) >= 7
+        assert [(stop["title"], stop["misses"]) for stop in of_the_end if stop["misses"]] == []
 
 
-def test_the_control_is_a_head_of_the_same_layer():
+def test_the_control_is_a_head_of_the_same_layer(recall):
     """An earlier layer may be what makes the deciding head look, and then it is no control."""
-    _, _, off, control, *_ = Tours(Microscope([DEMO])).played("recall")["stops"][3:]
+    _, _, off, control, *_ = recall[3:]
     deciding, other = off["then"]["off"].split("."), control["then"]["off"].split(".")
     assert deciding[0] == other[0]
     assert deciding != other
@@ -289,8 +300,13 @@ def state(page: Page) -> dict:
     return page.evaluate("microscope.state")
 
 
-def test_the_page_asks_then_shows_and_counts(page: Page, stops):
+def test_the_page_asks_then_shows_and_counts_and_whoever_wanders_off_finds_the_way_back(page: Page, stops):
     tour = page.locator("#tour")
+    expect(page.locator("#tour-back")).to_be_hidden()
+    page.keyboard.press("ArrowLeft")
+    page.locator("#tour-back").click()
+    settled(page)
+    expect(page.locator("#tour-back")).to_be_hidden()
     expect(tour.locator("b").first).to_have_text(stops[0]["say"].split("**")[1])
     assert state(page).items() >= stops[0]["show"].items()
     expect(tour.locator(".because")).to_be_empty()
@@ -318,41 +334,25 @@ def test_the_page_asks_then_shows_and_counts(page: Page, stops):
     assert state(page)["tour"] == ""
 
 
-def test_whoever_wanders_off_finds_the_way_back(page: Page, stops):
-    expect(page.locator("#tour-back")).to_be_hidden()
-    page.keyboard.press("ArrowLeft")
-    page.locator("#tour-back").click()
-    settled(page)
-    assert state(page).items() >= stops[0]["show"].items()
-    expect(page.locator("#tour-back")).to_be_hidden()
-
-
-def test_a_link_into_a_tour_opens_its_stop_as_it_was_left(browser: Browser, address: str):
+def test_a_link_into_a_tour_opens_its_stop_as_it_was_left_and_another_is_chosen_there(browser: Browser, address: str):
     page = browser.new_page()
     page.goto(f"{address}#tour=short&stop=2&checkpoint=fables%402&text=Once")
     expect(page.locator("#tour h2")).to_have_text("Two")
     settled(page)
     assert (state(page)["text"], state(page)["checkpoint"]) == ("Once", "fables@2")
-    page.close()
-
-
-def test_a_tour_is_chosen_on_the_page(browser: Browser, address: str):
-    page = browser.new_page()
-    page.goto(address)
-    page.locator("#tour-choice").select_option("short")
-    expect(page.locator("#tour h2")).to_have_text("One")
     page.locator("#tour-choice").select_option("")
     expect(page.locator("#tour")).to_be_hidden()
+    page.locator("#tour-choice").select_option("short")
+    expect(page.locator("#tour h2")).to_have_text("One")
     page.close()
 
 
-@pytest.mark.parametrize("sizes", [[(1366, 768), (1280, 720)], [(390, 844)]], ids=["laptops", "phone"])
-def test_a_tour_leaves_the_page_usable_and_axe_finds_nothing(browser: Browser, address: str, sizes):
+def test_a_tour_leaves_the_page_usable_and_axe_finds_nothing(browser: Browser, address: str):
     """On the phone axe looks at the tour alone: at the rest of the page it has looked by then."""
-    page = browser.new_page(viewport={"width": sizes[0][0], "height": sizes[0][1]})
+    page = browser.new_page()
     page.goto(f"{address}#tour=short")
     expect(page.locator("#tour h2")).to_have_text("One")
-    for width, height in sizes:
+    for width, height, where in ((1366, 768, None), (1280, 720, "#tour"), (390, 844, "#tour")):
         page.set_viewport_size({"width": width, "height": height})
         settled(page)
         boxes = [each.bounding_box() for each in page.locator("#tour button").all()]
@@ -360,7 +360,7 @@ def test_a_tour_leaves_the_page_usable_and_axe_finds_nothing(browser: Browser, a
         covered = page.evaluate("document.querySelector('#tour').getBoundingClientRect().toJSON()")
         assert covered["width"] * covered["height"] <= 0.5 * width * height
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-    where = None if len(sizes) > 1 else "#tour"
-    found = Axe().run(page, context=where, options={"runOnly": ["wcag2a", "wcag2aa"]}).response["violations"]
-    assert [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")] == []
+        found = Axe().run(page, context=where, options={"runOnly": ["wcag2a", "wcag2aa"]}).response["violations"]
+        serious = [each for each in found if each["impact"] in ("serious", "critical")]
+        assert [(each["id"], each["nodes"][0]["html"]) for each in serious] == []
     page.close()
