@@ -5,11 +5,13 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # A module is compiled when it is first imported, and once: compiling all of PyTorch takes half a minute.
 unexport PYTHONDONTWRITEBYTECODE
-# One more worker than cores, as many tests wait for a process or a page; each takes a file at a time.
+# One more worker than cores, as many tests wait for a process or a page; each takes a file at a time, or a room whose
+# tests share what takes seconds to start (tests/conftest.py).
 WORKERS = $(shell $(PYTHON) -c "import os; print(min(4, 1 + os.cpu_count()))")
+PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 "$(CURDIR)/$(BIN)/pytest" -n $(WORKERS) --dist loadgroup
 INSTALL := $(BIN)/pip install --quiet --no-compile --constraint requirements.lock --editable
 
-.PHONY: help setup demo demo-chat serve lessons slides test suite everywhere oracles bench soak gpu site lint clean
+.PHONY: help setup demo demo-chat serve lessons slides test suite test-core test-fast everywhere oracles bench soak gpu site lint clean
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -34,8 +36,7 @@ serve: $(VENV)/.run ## the page of the demo; trains it first if need be, while t
 	$(BIN)/pellucid serve checkpoints/fables --train configs/fables.yaml --open
 
 lessons: $(VENV)/.dev ## run all of the lessons: every block, solution, stub and mistake
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
-	    $(BIN)/pytest -n $(WORKERS) tests/lessons tests/course --lessons-in-full
+	$(PYTEST) tests/lessons tests/course --lessons-in-full
 
 slides: $(VENV)/.slides ## slides of the lessons, in slides/: a file for each, which a browser opens without a network
 	$(BIN)/python scripts/make_slides.py
@@ -44,8 +45,21 @@ test: $(VENV)/.dev ## lint, types and layers, beside all tests
 	$(MAKE) -j2 lint suite
 
 suite: $(VENV)/.dev
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
-	    $(BIN)/pytest -n $(WORKERS) --dist loadfile
+	$(PYTEST)
+
+# The rooms of the decoder, whose tests are in folders of the same names; those of FAST first; and what is built around.
+FAST := checkpoint config data evaluation kernels model objectives runtime tokenizer
+CORE := $(FAST) adapters corpora cost generation languages training
+AROUND := api.py course experiments exchange inspection post_training web
+
+test-fast: $(VENV)/.dev ## before each commit: what defends most in a minute, such as all of the mathematics
+	$(PYTEST) $(FAST:%=tests/%) tests/test_plain.py tests/test_house.py
+
+test-core: $(VENV)/.dev ## the decoder stands alone: a copy without the rooms around it passes its tests, in two minutes
+	rm -rf .core && mkdir -p .core/docs
+	cp -r src tests configs pyproject.toml .core && cp docs/*.md .core/docs
+	cd .core && rm -rf $(AROUND:%=src/pellucid/%) $(AROUND:%=tests/%) tests/lessons
+	cd .core && PYTHONPATH="$(CURDIR)/.core/src" $(PYTEST) $(CORE:%=tests/%)
 
 everywhere: $(VENV)/.dev ## all tests with other kernels, threads and orders, and beside a busy process: an hour or two
 	$(BIN)/python scripts/everywhere.py
@@ -102,5 +116,5 @@ $(VENV)/.oracles: $(VENV)/.dev
 
 clean:           ## remove .venv, caches, and the corpora and runs that Pellucid wrote; your own files stay
 	$(PYTHON) scripts/clean.py
-	rm -rf $(VENV) scripts/javascript/node_modules site slides .everywhere .gpu-packages .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) scripts/javascript/node_modules site slides .core .everywhere .gpu-packages .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ import pytest
 import torch
 import typer.main
 from hypothesis import settings
+from matplotlib.figure import Figure
 
 from pellucid.cost.machine import Machine, measure_machine
 from pellucid.runtime.processes import stop_signals
@@ -27,6 +28,7 @@ for name in ("NO_PROXY", "no_proxy"):  # the tests' own servers are not asked th
     os.environ[name] = ",".join([*filter(None, [os.environ.get(name)]), "127.0.0.1", "localhost"])
 N_THREADS = int(os.environ.get("OMP_NUM_THREADS", "1"))
 torch.set_num_threads(N_THREADS)
+DRAW = Figure.draw
 typer.main.get_command = functools.cache(typer.main.get_command)  # built once, not at each call in this process
 
 
@@ -39,16 +41,18 @@ def pytest_runtest_setup() -> None:
     torch.manual_seed(0)
 
 
-@pytest.fixture(autouse=True)
-def blank_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are made and saved, but drawn only for tests that use `ink`: half of a tiny run's time."""
-    if "ink" not in request.fixturenames:
-        monkeypatch.setattr("matplotlib.figure.Figure.draw", lambda self, renderer: None)
+@pytest.fixture(autouse=True, scope="session")
+def blank_figures() -> Iterator[None]:
+    """Figures are made and saved, but blank, unless a test has `ink`: half of a tiny run's time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("matplotlib.figure.Figure.draw", lambda self, renderer: None)
+        yield
 
 
 @pytest.fixture
-def ink() -> None:
+def ink(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are drawn."""
+    monkeypatch.setattr("matplotlib.figure.Figure.draw", DRAW)
 
 
 @functools.cache
@@ -63,6 +67,20 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "corpus.txt").write_text(VERSES)
     (tmp_path / "tiny.yaml").write_text(TINY_RUN)
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def tiny_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the corpus, the config and the finished run `base` of tiny_run.py, to be read or to be copied."""
+    from pellucid.config.load import load_run_config
+    from pellucid.runs.train_run import train_run
+
+    place = tmp_path_factory.mktemp("tiny")
+    (place / "corpus.txt").write_text(VERSES)
+    (place / "tiny.yaml").write_text(TINY_RUN)
+    config = load_run_config(place / "tiny.yaml", [f"corpus.files=[{place / 'corpus.txt'}]"])
+    train_run(config, place / "data", place / "base", resume=False, overwrite=False, note=lambda line: None)
+    return place
 
 
 @pytest.fixture
@@ -111,7 +129,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--lessons-in-full", action="store_true", help="the long blocks of the lessons too (make lessons)")
 
 
+# Rooms whose tests share what takes seconds to start (a browser, a server of processes, transformers): for one worker.
+TOGETHER = {"distributed": "faults", **{room: room for room in ("exchange", "faults", "inspection", "web")}}
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist, which deals out whole groups (--dist loadgroup)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(TOGETHER.get(file.split("/")[1], file)))
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("cuda"):

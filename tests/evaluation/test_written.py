@@ -1,7 +1,6 @@
 import random
 
 import pytest
-from scripts.judge_fables import share_before_first_fault
 
 from pellucid.evaluation.written import distance_of_morals, judge, moral_of
 from pellucid.languages.fables import Fables
@@ -41,11 +40,3 @@ def test_the_distance_of_morals_is_half_the_sum_of_what_is_too_much_and_too_litt
     assert distance_of_morals(FABLES, [None, one]) == pytest.approx(1 - truth[one])
     many = [moral for moral, p in truth.items() for _ in range(round(p * 405 * 6))]
     assert distance_of_morals(FABLES, many) == pytest.approx(0, abs=1e-3)
-
-
-def test_the_share_before_the_first_fault_is_that_of_the_text(fables):
-    assert share_before_first_fault(FABLES, fables[0]) == 1
-    half = fables[0][: len(fables[0]) // 2]
-    assert share_before_first_fault(FABLES, half) == 1
-    assert share_before_first_fault(FABLES, half + "~" * len(half)) == pytest.approx(0.5)
-    assert share_before_first_fault(FABLES, "") == 1

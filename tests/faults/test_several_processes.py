@@ -124,6 +124,22 @@ def test_f32_a_sharded_run_ends_the_same_and_writes_on_one_device(fault_place: P
         assert command_line(fault_place, *words).exit_code == 0
 
 
+def test_f32_two_processes_start_from_a_run_and_train_an_adapter_of_it_as_one_does(fault_place: Path, reference: Trace):
+    """Each has a part of every tensor, of the frozen ones too."""
+    adapts = (
+        "start_from=undisturbed",
+        "adapter={type: lora, rank: 2}",
+        "model.dropout=0.0",
+        "schedule={type: constant}",
+    )
+    changes = (*adapts, "train.steps=2", "evaluation.every_steps=2")
+    one = command_line(fault_place, "train", "reference.yaml", *changes, "--run-dir", "adapted-by-one")
+    two = by_two_forked(fault_place, fault_place / "adapted-by-two", *changes, "train.parallel=fsdp")
+    assert (one.exit_code, two.exit_code) == (0, 0), (one, two)
+    by_one, by_two = (trace(fault_place / run) for run in ("adapted-by-one", "adapted-by-two"))
+    assert losses(by_two) == pytest.approx(losses(by_one), abs=1e-5)
+
+
 def torchrun(*arguments: object, n: int, restarts: int = 0, module: str = "pellucid") -> list[str]:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(n), "--standalone"]
     return [*launcher, "--max-restarts", str(restarts), "-m", module, *map(str, arguments)]

@@ -1,14 +1,11 @@
-import importlib
 import math
 from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 
-from exchange.hugging_face_models import imported
 from model.family import FAMILY, family_config
 from model.model_axes import build_away_from_zero
-from model.test_hugging_face import randomised
 from pellucid.config.model import LearnedConfig, SinusoidalConfig
 from pellucid.errors import ConfigError
 from pellucid.generation.beam_search import Found, beam_search
@@ -101,47 +98,6 @@ def test_one_beam_is_greedy_search_within_and_past_the_context(
         [greedy] = write_in_step(model, [Writing(prompt_ids, 20, Sampling(temperature=0))], [END])
         [best] = found(model, prompt_ids, n_beams=1, max_new_tokens=20, length_penalty=length_penalty)
         assert best.token_ids == greedy.token_ids
-
-
-@pytest.fixture(scope="module")
-def gpt2():
-    """A model of transformers with random weights and ours with the same. In a small vocabulary texts often end."""
-    transformers = importlib.import_module("transformers")
-    shape = {"n_positions": 16, "n_embd": 32, "n_layer": 3, "n_head": 4, "activation_function": "gelu"}
-    theirs = randomised(
-        transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=8, bos_token_id=END, eos_token_id=END, **shape))
-    )
-    ours, _ = imported({"model_type": "gpt2", "vocab_size": 8, **shape}, theirs.state_dict())
-    return theirs, ours
-
-
-@pytest.mark.parametrize("length_penalty", [-1.0, 0.0, 0.6, 1.0, 2.0])
-@pytest.mark.parametrize("n_beams", [2, 3, 7])
-def test_texts_and_scores_are_those_of_transformers(gpt2, n_beams: int, length_penalty: float) -> None:
-    theirs, ours = gpt2
-    n_ended = 0
-    for prompt_ids in ([1], [2, 5], [3, 3, 3], [7, 1, 6, 2], [4, 6]):
-        prompt_BT = torch.tensor([prompt_ids])
-        expected = theirs.generate(
-            prompt_BT,
-            attention_mask=torch.ones_like(prompt_BT),
-            pad_token_id=END,
-            num_beams=n_beams,
-            num_return_sequences=n_beams,
-            max_new_tokens=9,
-            length_penalty=length_penalty,
-            early_stopping="never",
-            do_sample=False,
-            return_dict_in_generate=True,
-            output_scores=True,
-        )
-        written = [row[len(prompt_ids) :] for row in expected.sequences.tolist()]
-        written = [row[: row.index(END) + 1] if END in row else row for row in written]
-        best = found(ours, prompt_ids, n_beams=n_beams, max_new_tokens=9, length_penalty=length_penalty)
-        assert [each.token_ids for each in best] == written
-        assert [each.score for each in best] == pytest.approx(expected.sequences_scores.tolist(), rel=ROUNDING)
-        n_ended += sum(row[-1] == END for row in written)
-    assert n_ended > 0
 
 
 def test_more_beams_find_a_likelier_text_that_begins_with_a_less_likely_token() -> None:

@@ -9,11 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pellucid.config.load import load_run_config
-from pellucid.runs.train_run import train_run
 from pellucid.trained import load_trained_model
 from pellucid.training.metrics import read_rows
-from tiny_run import TINY_RUN, VERSES
 
 PAIRS = [
     {
@@ -42,21 +39,10 @@ SGD = "optimizer={type: sgd, lr: 0.1, momentum: 0.9, weight_decay: 0}"
 OBJECTIVES = {"dpo": "objective={type: dpo, beta: 0.5}", "reward_model": "objective={type: reward_model}"}
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory) -> Path:
-    """A folder with a finished run `base`, which knows no turns of a conversation."""
-    folder = tmp_path_factory.mktemp("base")
-    (folder / "corpus.txt").write_text(VERSES)
-    (folder / "tiny.yaml").write_text(TINY_RUN)
-    config = load_run_config(folder / "tiny.yaml", [f"corpus.files=[{folder / 'corpus.txt'}]"])
-    train_run(config, folder / "data", folder / "base", resume=False, overwrite=False, note=print)
-    return folder
-
-
 @pytest.fixture
-def place(base: Path, workplace: Path) -> Path:
-    """A copy of it, pairs, and a config that learns from them."""
-    shutil.copytree(base, workplace, dirs_exist_ok=True)
+def place(tiny_place: Path, workplace: Path) -> Path:
+    """A copy of the tiny run `base`, which knows no turns, and pairs with a config that learns from them."""
+    shutil.copytree(tiny_place, workplace, dirs_exist_ok=True)
     (workplace / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
     (workplace / "pairs.yaml").write_text(FROM_PAIRS)
     return workplace

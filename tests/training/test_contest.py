@@ -6,15 +6,19 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
 from pydantic import TypeAdapter
 from torch import nn
 
-import pellucid as library
+from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import read_state
 from pellucid.config.data import CorpusConfig
+from pellucid.config.load import load_run_config
+from pellucid.config.run import RunConfig
+from pellucid.config.shipped import find_run
 from pellucid.corpora.build import build_corpus
 from pellucid.data.prepare import fingerprint_of
 from pellucid.data.truth import next_token_distributions
@@ -22,7 +26,10 @@ from pellucid.errors import CheckpointError, ConfigError, DataError
 from pellucid.evaluation.estimate import Estimate
 from pellucid.recipe import evaluate, prepare_data
 from pellucid.runs.contest import contest
+from pellucid.runs.train_run import train_run
+from pellucid.runtime.precision import Precision
 from pellucid.tokenizer.build import tokenizer_settings
+from pellucid.trained import TrainedModel, load_trained_run
 
 ROOT = Path(__file__).parents[2]
 HIDDEN = "{type: hidden, size: 400, length: 20, validation_fraction: 0.015}"
@@ -48,32 +55,50 @@ def place(tmp_path_factory) -> Path:
     fables = RUN.replace(HIDDEN, FABLES).replace("name: hidden", "name: fables").replace("length: 24", "length: 640")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        patch.setattr("matplotlib.figure.Figure.draw", lambda self, renderer: None)
         more = RUN.replace("name: hidden", "name: more\nstart_from: checkpoints/hidden")
         for name, yaml, steps in (("hidden", RUN, 60), ("fables", fables, 2), ("more", more, 2)):
             Path(f"{name}.yaml").write_text(yaml)
-            library.train(f"{name}.yaml", steps=steps)
+            config = load_run_config(Path(f"{name}.yaml"), [f"train.steps={steps}"])
+            options = {"resume": False, "overwrite": False, "note": print}
+            train_run(config, Path("data"), Path("checkpoints") / name, **options)
     return place
 
 
-@pytest.fixture
-def hidden(place, monkeypatch) -> library.Run:
-    monkeypatch.chdir(place)
-    return library.load("checkpoints/hidden")
+class Run(NamedTuple):
+    """A run as loaded from its best checkpoint."""
+
+    directory: Path
+    trained: TrainedModel
+    precision: Precision
+
+    @property
+    def config(self) -> RunConfig:
+        return self.trained.config
+
+
+def load(run: Path) -> Run:
+    directory = find_step_directory(run, "best")
+    return Run(directory, *load_trained_run(directory))
 
 
 @pytest.fixture
-def fables(place, monkeypatch) -> library.Run:
+def hidden(place, monkeypatch) -> Run:
     monkeypatch.chdir(place)
-    return library.load("checkpoints/fables")
+    return load(Path("checkpoints/hidden"))
 
 
-def score_of(run: library.Run, n: int = 20, seed: int = 1, **changes):
+@pytest.fixture
+def fables(place, monkeypatch) -> Run:
+    monkeypatch.chdir(place)
+    return load(Path("checkpoints/fables"))
+
+
+def score_of(run: Run, n: int = 20, seed: int = 1, **changes):
     """The score of a run, after changes to what was trained."""
     return contest(replace(run.trained, **changes), read_state(run.directory), run.precision, n=n, seed=seed)
 
 
-def trained_on(run: library.Run, **section):
+def trained_on(run: Run, **section):
     """The changes to a run that make it look as if it had been trained on this corpus."""
     config = run.config.model_copy(update={"corpus": TypeAdapter(CorpusConfig).validate_python(section)})
     if section["type"] in ("text", "none"):  # refused before their files are read
@@ -109,10 +134,10 @@ def truth(language, tokenizer, context_length: int) -> Model:
 
 
 def test_the_truth_has_no_excess(fables, hidden):
-    for run in (fables, hidden):
+    for run, n in ((fables, 2), (hidden, 10)):
         tokenizer = run.trained.tokenizer
         model = truth(build_corpus(run.config.corpus).language, tokenizer, run.trained.model.context_length)
-        score = score_of(run, n=10, model=model)
+        score = score_of(run, n=n, model=model)
         assert score.excess_nats_per_token.mean == pytest.approx(0, abs=1e-6)
         assert score.excess_percent.mean == pytest.approx(0, abs=1e-4)
         assert score.excess_percent.half_width < 1e-4
@@ -303,7 +328,7 @@ def test_the_page_has_the_line_of_the_shipped_demo(soak):
     [line] = [row for row in rows if row[7].startswith("cpu, 2 x 1") and row[4:6] == ["656,128", "15,014,760"]]
     options = re.fullmatch(r"`--fresh (\d+) --seed (\d+)`", line[8])
     n, seed = map(int, options.groups())
-    score = score_of(library.load("demo"), n=n if soak else 2, seed=seed)
+    score = score_of(load(find_run(Path("demo"))), n=n if soak else 2, seed=seed)
     again = [cell.strip() for cell in score.line().strip("|").split("|")]
     assert [again[i] for i in (1, 3, 4, 5, 6, 7)] == [line[i] for i in (1, 3, 4, 5, 6, 7)]
     assert not soak or again[2] == line[2]

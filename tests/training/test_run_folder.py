@@ -2,15 +2,16 @@
 
 import shutil
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-import pellucid as library
 from pellucid import failpoints
-from pellucid.errors import ConfigError
+from pellucid.config.load import load_run_config
 from pellucid.runs.resume import NOT_SAVED_YET
+from pellucid.runs.train_run import train_run
 
 SHORT = ("train.steps=2", "evaluation.every_steps=2")
 
@@ -31,9 +32,6 @@ def test_a_folder_with_files_of_these_names_and_no_run_is_refused_untouched(work
     done = pellucid("train", "config.yaml", *SHORT, "--run-dir", ".", *options)
     assert done.stderr.splitlines()[-1].startswith("error: .: ")
     assert done.exit_code == (4 if options == ("--resume",) else 2)  # its step is taken for a damaged one
-    assert contents(workplace).items() - {(".lock", b"")} == before.items()
-    with pytest.raises(ConfigError, match="name another folder with run_dir"):
-        library.train("config.yaml", ".", overwrite=True)
     assert contents(workplace).items() - {(".lock", b"")} == before.items()
 
 
@@ -84,8 +82,10 @@ def test_without_a_compiler_nothing_is_trained_and_the_run_before_is_kept(workpl
 
 
 def test_a_thread_of_a_program_can_train(workplace: Path):
-    runs = []
-    thread = threading.Thread(target=lambda: runs.append(library.train("tiny.yaml", overrides=SHORT, overwrite=True)))
+    config, outcomes = load_run_config(workplace / "tiny.yaml", SHORT), []
+    options = {"resume": False, "overwrite": True, "note": print}
+    run = partial(train_run, config, workplace / "data", workplace / "run", **options)
+    thread = threading.Thread(target=lambda: outcomes.append(run()))
     thread.start()
     thread.join()
-    assert runs[0].step == 2
+    assert outcomes[0].step == 2

@@ -1,11 +1,11 @@
 """Weights that a run keeps to be looked at: the same after a kill, and of use to every command but a resume."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 
-from pellucid import api
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import read_checkpoint
 from pellucid.training.metrics import read_rows
@@ -49,10 +49,9 @@ def test_snapshots_of_a_killed_and_resumed_run_are_those_of_an_undisturbed_one(w
 def test_commands_take_snapshots_by_their_step_and_a_resume_refuses_them_in_one_line(workplace: Path, pellucid):
     assert pellucid("train", "tiny.yaml", *QUICK, "evaluation.every_steps=4", "--run-dir", "run").exit_code == 0
     [logged] = [row["val_loss"] for row in read_rows(workplace / "run/metrics.jsonl") if row["step"] == 4]
-    run = api.load("run", 4)
-    assert run.evaluate().loss == pytest.approx(logged, abs=1e-6)
-    assert len(run.metrics) == 20
-    assert len(run.generate("The red", max_new_tokens=3, seed=1)) > 0
+    evaluated = json.loads(pellucid("evaluate", "run", "--checkpoint", "4", "--json").stdout)
+    assert evaluated["loss_nats_per_token"] == pytest.approx(logged, abs=1e-6)
+    assert pellucid("generate", "run", "--checkpoint", "4", "--max-new-tokens", "3").exit_code == 0
     verified = pellucid("verify", "run").stdout.splitlines()
     assert sum("snapshots" in line and line.endswith(": intact") for line in verified) == len(STEPS)
     tuned = ("train", "tiny.yaml", "name=tuned", "start_from=run@4", "train.steps=1", "schedule.warmup_steps=0")

@@ -8,17 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import pellucid as api
-import strikes
 from model.family import FAMILY, family_config
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.config.load import load_run_config
 from pellucid.runs.start_from import first_difference
-from pellucid.runs.train_run import train_run
 from pellucid.trained import load_trained_model
 from pellucid.training.metrics import read_rows
-from processes import command_line
-from tiny_run import TINY_RUN, VERSES
 
 SPEECHES = "\n\n".join(
     f"A {animal} asked: who {verb} my {thing}?"
@@ -40,22 +35,10 @@ sample: {n_samples: 1, max_new_tokens: 4}
 STILL = ("optimizer.lr=1e-30", "train.steps=1")  # so small that adding it to a number of 32 bits changes none
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory) -> Path:
-    """A folder with a finished run `base`."""
-    folder = tmp_path_factory.mktemp("base")
-    (folder / "corpus.txt").write_text(VERSES)
-    (folder / "tiny.yaml").write_text(TINY_RUN)
-    config = load_run_config(folder / "tiny.yaml", [f"corpus.files=[{folder / 'corpus.txt'}]"])
-    options = {"resume": False, "overwrite": False, "note": print}
-    train_run(config, folder / "data", folder / "base", **options)
-    return folder
-
-
 @pytest.fixture
-def place(base: Path, workplace: Path) -> Path:
-    """A copy of it, and a config that starts from the run on another corpus."""
-    shutil.copytree(base, workplace, dirs_exist_ok=True)
+def place(tiny_place: Path, workplace: Path) -> Path:
+    """A copy of the tiny run `base`, and a config that starts from it on another corpus."""
+    shutil.copytree(tiny_place, workplace, dirs_exist_ok=True)
     (workplace / "speeches.txt").write_text(SPEECHES)
     (workplace / "tuned.yaml").write_text(FINE_TUNING)
     return workplace
@@ -126,7 +109,7 @@ def test_the_config_of_the_data_page_fine_tunes(place: Path, pellucid):
     assert read_rows(place / "checkpoints/mine/metrics.jsonl")[-1]["step"] == 25
 
 
-def test_it_goes_on_and_is_evaluated_and_explained_when_its_base_is_gone(place: Path, pellucid):
+def test_it_goes_on_and_is_evaluated_and_writes_when_its_base_is_gone(place: Path, pellucid):
     assert pellucid("train", "tuned.yaml", "--run-dir", "whole").exit_code == 0
     assert pellucid("train", "tuned.yaml", "train.steps=2", "--run-dir", "runs").exit_code == 0
     shutil.rmtree(place / "base")
@@ -138,7 +121,7 @@ def test_it_goes_on_and_is_evaluated_and_explained_when_its_base_is_gone(place: 
     weights = (place / run / "step-00000004/model.safetensors" for run in ("whole", "runs"))
     assert len({file.read_bytes() for file in weights}) == 1
     (place / "runs").rename(place / "moved")
-    for command in (("evaluate", "moved"), ("explain", "moved"), ("generate", "moved", "--max-new-tokens", "4")):
+    for command in (("evaluate", "moved"), ("generate", "moved", "--max-new-tokens", "4")):
         done = pellucid(*command)
         assert done.exit_code == 0, done
         assert "warning" not in done.stderr
@@ -220,25 +203,3 @@ def test_a_counted_bigram_starts_from_the_counts_of_its_base(workplace: Path, pe
     assert pellucid("train", "tuned.yaml", *STILL, "--run-dir", "tuned").exit_code == 0
     base, tuned = (load_file(workplace / run / "step-00000001/model.safetensors") for run in ("base", "tuned"))
     assert all(torch.equal(base[name], tuned[name]) for name in base)
-
-
-def test_two_processes_start_from_the_same_weights_as_one(place: Path, pellucid):
-    changes = ("train.steps=2", "model.dropout=0.0", "evaluation.every_steps=2")
-    both = ["train.parallel=ddp", "train.processes=2"]
-    assert pellucid("train", "tuned.yaml", *changes, "--run-dir", "one").exit_code == 0
-    done = command_line(place, "train", "tuned.yaml", *changes, *both, "--run-dir", "two", fault=strikes.forked)
-    assert done.exit_code == 0, done
-    one, two = (read_rows(place / run / "metrics.jsonl") for run in ("one", "two"))
-    assert [row["train_loss"] for row in two] == pytest.approx([row["train_loss"] for row in one], abs=1e-5)
-
-
-def test_python_starts_a_run_from_a_run(place: Path):
-    run = api.train("tuned.yaml", "again", start_from="base@10", steps=1)
-    assert (run.config.start_from, run.step) == ("base@10", 1)
-
-
-def test_a_base_that_never_learned_to_answer_is_pointed_out_before_it_waits_for_rewards(place: Path, pellucid):
-    changes = ("corpus={type: instructions, size: 20, world_size: 3}", "model.context_length=256", *STILL)
-    said = pellucid("train", "tuned.yaml", "objective={type: grpo, group_size: 2, max_new_tokens: 2}", *changes).stderr
-    assert "start_from: base was not trained on conversations" in said
-    assert "fine-tune it first: `pellucid train instructions_sft`" in said

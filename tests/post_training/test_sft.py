@@ -47,7 +47,6 @@ def trained(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("sft")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("matplotlib.figure.Figure.draw", lambda self, renderer: None)
         (folder / "corpus.txt").write_text(VERSES)
         (folder / "tiny.yaml").write_text(TINY_RUN)
         records = [{"prompt": question, "answer": answer} for question, answer in ANSWERS.items()]
@@ -190,3 +189,11 @@ def test_conversations_are_for_no_objective_that_compares_answers(place: Path, p
     result = pellucid("train", "sft.yaml", "objective={type: dpo}", "--run-dir", "dpo")
     assert result.exit_code == 2
     assert "objective: conversations have one answer to each question, and" in result.stderr
+
+
+def test_a_base_that_never_learned_to_answer_is_pointed_out_before_it_waits_for_rewards(place: Path, pellucid):
+    objective = "objective={type: grpo, group_size: 2, max_new_tokens: 2}"
+    changes = ("corpus={type: instructions, size: 20, world_size: 3}", "model.context_length=256", "train.steps=1")
+    said = pellucid("train", "sft.yaml", objective, *changes, "--run-dir", "rewarded").stderr
+    assert "start_from: base was not trained on conversations" in said
+    assert "fine-tune it first: `pellucid train instructions_sft`" in said

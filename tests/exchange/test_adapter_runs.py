@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from safetensors.torch import load_file
 import pellucid as api
 import strikes
 from damage import sign
+from pellucid import failpoints
 from pellucid.adapters.quantized import QuantizedLinear, quantize
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
@@ -23,9 +26,7 @@ from pellucid.runs.train_run import train_run
 from pellucid.trained import load_trained_model
 from pellucid.training.metrics import read_rows
 from policy_run import PPO, make_policy_place
-from processes import command_line
 from tiny import CPU_FLOAT32
-from tiny_run import TINY_RUN, VERSES
 
 SPEECHES = "\n\n".join(
     f"A {animal} asked: who {verb} my {thing}?"
@@ -50,17 +51,15 @@ PROMPT = ("--prompt", "A fox asked", "--max-new-tokens", "12", "--greedy")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def made(tiny_place: Path, tmp_path_factory) -> Path:
     """A folder with a finished run `base`, its copy `codes` in 4 bits, and one with an adapter on each."""
     folder = tmp_path_factory.mktemp("adapters")
-    (folder / "corpus.txt").write_text(VERSES)
+    shutil.copytree(tiny_place, folder, dirs_exist_ok=True)
     (folder / "speeches.txt").write_text(SPEECHES)
-    (folder / "tiny.yaml").write_text(TINY_RUN)
     (folder / "adapted.yaml").write_text(WITH_ADAPTER)
     options = {"resume": False, "overwrite": False, "note": print}
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
-        train_run(load_run_config(Path("tiny.yaml")), Path("data"), Path("base"), **options)
         api.load("base").quantize("codes", "nf4")
         for run, changes in {"adapted": (), "on-codes": ("start_from=codes",)}.items():
             train_run(load_run_config(Path("adapted.yaml"), changes), Path("data"), Path(run), **options)
@@ -90,13 +89,6 @@ def loss(pellucid, run: str) -> float:
     done = pellucid("evaluate", run, "--json")
     assert done.exit_code == 0, done
     return json.loads(done.stdout)["loss_nats_per_token"]
-
-
-def all_commands_read(pellucid, run: str) -> None:
-    export = ("export", run, "exported", "--to", "hf")
-    for command in (("generate", run, *PROMPT), ("explain", run), ("verify", run), export):
-        done = pellucid(*command)
-        assert done.exit_code == 0, done
 
 
 @pytest.mark.parametrize("run", ["adapted", "on-codes"])
@@ -223,12 +215,16 @@ def test_a_run_that_is_stopped_and_resumed_ends_with_the_same_bytes(place: Path,
         shutil.rmtree(place / "again")
 
 
-def test_a_run_with_an_adapter_that_is_killed_and_resumed_ends_with_the_same_bytes(place: Path):
+def test_a_run_with_an_adapter_that_ends_anywhere_and_is_resumed_ends_with_the_same_bytes(
+    place: Path, pellucid, monkeypatch
+):
     train = ("train", "adapted.yaml", "start_from=codes", "--resume", "--run-dir", "killed")
     for point, nth in [("update", 3), ("rename checkpoint", 1), ("write model.safetensors", 1)]:
-        killed = command_line(place, *train, fault=strikes.killed_at(point, nth))
-        assert killed.exit_code == -9, killed
-    done = command_line(place, *train)
+        with monkeypatch.context() as patch:
+            patch.setattr(failpoints, "reached", failpoints.reached)  # put back afterwards
+            strikes.at_point(partial(sys.exit, 9), point, nth)
+            assert pellucid(*train).exit_code == 9
+    done = pellucid(*train)
     assert done.exit_code == 0, done
     for name in ("model.safetensors", "optimizer.safetensors"):
         again, whole = (weights_file(place / each).with_name(name).read_bytes() for each in ("killed", "on-codes"))
@@ -376,14 +372,3 @@ def test_what_a_run_with_an_adapter_takes_is_counted(place: Path):
     n_linear = 2 * 12 * 16 * 16
     assert qlora.weights == lora.weights - 4 * n_linear + n_linear * 4.5 / 8
     assert lora.checkpoint == 4 * n_adapter + lora.optimizer < full.checkpoint
-
-
-def test_two_processes_with_a_part_of_each_tensor_train_the_same_adapter_as_one(place: Path, pellucid):
-    changes = ("train.steps=2", "model.dropout=0.0")
-    assert pellucid("train", "adapted.yaml", *changes, "--run-dir", "one").exit_code == 0
-    sharded = ("train.parallel=fsdp", "train.processes=2", "--run-dir", "two")
-    done = command_line(place, "train", "adapted.yaml", *changes, *sharded, fault=strikes.forked)
-    assert done.exit_code == 0, done
-    one, two = ([row["train_loss"] for row in read_rows(place / run / "metrics.jsonl")] for run in ("one", "two"))
-    assert two == pytest.approx(one, abs=1e-5)
-    assert loss(pellucid, "two") == pytest.approx(loss(pellucid, "one"), abs=1e-5)

@@ -12,7 +12,7 @@ from pellucid.config.load import load_run_config
 from pellucid.corpora.build import build_corpus
 from pellucid.errors import ConfigError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 CONFIGS = sorted((ROOT / "configs/languages").glob("*.yaml"))
 SMALL = {
     "corpus": {"size": 60, "validation_fraction": 0.05},

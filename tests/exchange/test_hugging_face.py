@@ -1,13 +1,15 @@
-"""The outside witness: with the same weights, the logits are those of Hugging Face transformers."""
+"""The outside witness: with the same weights, logits and beams are those of Hugging Face transformers."""
 
 import importlib
 
 import pytest
 import torch
 
+from exchange.hugging_face_models import imported
 from model.model_axes import tiny_config
 from pellucid.config.model import RotaryConfig
 from pellucid.exchange.architectures import from_hugging_face
+from pellucid.generation.beam_search import beam_search
 from pellucid.model.build import build_feed_forward, build_model
 from pellucid.objectives.next_token import load_balance
 from rounding import assert_equal_to_rounding
@@ -168,3 +170,50 @@ def test_the_load_balance_of_a_row_equals_mixtrals(transformers):
         for scores_TE, is_target_T in zip(scores_BTE, is_target_BT, strict=True)
     ]
     torch.testing.assert_close(ours, sum(rows))
+
+
+END = 0
+
+
+@pytest.fixture(scope="module")
+def gpt2(transformers):
+    """A model of transformers with random weights and ours with the same. In a small vocabulary texts often end."""
+    shape = {"n_positions": 16, "n_embd": 32, "n_layer": 3, "n_head": 4, "activation_function": "gelu"}
+    theirs = randomised(
+        transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=8, bos_token_id=END, eos_token_id=END, **shape))
+    )
+    ours, _ = imported({"model_type": "gpt2", "vocab_size": 8, **shape}, theirs.state_dict())
+    return theirs, ours
+
+
+@pytest.mark.parametrize("length_penalty", [-1.0, 0.0, 0.6, 1.0, 2.0])
+@pytest.mark.parametrize("n_beams", [2, 3, 7])
+def test_texts_and_scores_of_beams_are_those_of_transformers(gpt2, n_beams, length_penalty):
+    theirs, ours = gpt2
+    n_ended, ends = 0, lambda token_ids: token_ids[-1] == END
+    for prompt_ids in ([1], [2, 5], [3, 3, 3], [7, 1, 6, 2], [4, 6]):
+        prompt_BT = torch.tensor([prompt_ids])
+        expected = theirs.generate(
+            prompt_BT,
+            attention_mask=torch.ones_like(prompt_BT),
+            pad_token_id=END,
+            num_beams=n_beams,
+            num_return_sequences=n_beams,
+            max_new_tokens=9,
+            length_penalty=length_penalty,
+            early_stopping="never",
+            do_sample=False,
+            return_dict_in_generate=True,
+            output_scores=True,
+        )
+        written = [row[len(prompt_ids) :] for row in expected.sequences.tolist()]
+        written = [row[: row.index(END) + 1] if END in row else row for row in written]
+        best = beam_search(
+            ours, prompt_ids, n_beams=n_beams, max_new_tokens=9, length_penalty=length_penalty, has_ended=ends
+        )
+        assert [each.token_ids for each in best] == written
+        assert [each.score for each in best] == pytest.approx(expected.sequences_scores.tolist(), rel=1e-5), (
+            "of a sum of ln p, none of them near 0, in float32: 80 roundings"
+        )
+        n_ended += sum(row[-1] == END for row in written)
+    assert n_ended > 0
