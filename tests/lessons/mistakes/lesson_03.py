@@ -33,33 +33,6 @@ def decode(bits, e, m):
     return (-1) ** sign * (1 + mantissa / 2**m) * 2.0 ** (exponent - 2 ** (e - 1) + 1)
 
 
-@mistake("in Python, ^ is no power")
-def decode(bits, e, m):
-    sign, exponent, mantissa = fields(bits, e, m)
-    bias = 2 ^ (e - 1) - 1
-    return (-1) ** sign * (1 + mantissa / 2**m) * 2.0 ** (exponent - bias)
-
-
-@mistake("all its bits are ones")
-def decode(bits, e, m):
-    sign, exponent, mantissa = fields(bits, e, m)
-    return (-1) ** sign * (1 + mantissa / 2**m) * 2.0 ** (exponent - (2**e - 1))
-
-
-@mistake("1,024 steps, as in float16")
-def decode(bits, e, m):
-    sign, exponent, mantissa = fields(bits, e, m)
-    return (-1) ** sign * (1 + mantissa / 1024) * 2.0 ** (exponent - 2 ** (e - 1) + 1)
-
-
-@mistake("zero is not the only number without the 1 in front")
-def decode(bits, e, m):
-    sign, exponent, mantissa = fields(bits, e, m)
-    if exponent == mantissa == 0:
-        return 0.0
-    return (-1) ** sign * (1 + mantissa / 2**m) * 2.0 ** (exponent - 2 ** (e - 1) + 1)
-
-
 @also_right
 def decode(bits, e, m):
     sign, exponent, mantissa = fields(bits, e, m)
@@ -90,13 +63,6 @@ def round_to_bf16(bits_32):
 def round_to_bf16(bits_32):
     kept, dropped = divmod(bits_32, 2**16)
     return kept + kept % 2 if dropped else kept
-
-
-@mistake("the sign has no say in it")
-def round_to_bf16(bits_32):
-    kept, dropped = divmod(bits_32, 2**16)
-    is_negative = kept >= 2**15
-    return kept + (dropped > 2**15 or (dropped == 2**15 and kept % 2 == 1 and not is_negative))
 
 
 @also_right
@@ -186,16 +152,6 @@ def round_to(x, e, m):
     return rounded if abs(rounded) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)
 
 
-@mistake("the last step gets halved once too often")
-def round_to(x, e, m):
-    bias = 2 ** (e - 1) - 1
-    if x == 0 or math.isinf(x):
-        return x
-    step = 2.0 ** (max(math.frexp(x)[1] - 1, -bias) - m)
-    rounded = round(x / step) * step
-    return rounded if abs(rounded) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)
-
-
 @also_right
 def round_to(x, e, m):
     """By a table of all numbers, one more at its end, for which infinity is written."""
@@ -250,20 +206,6 @@ def unscale(gradient_16, scale):
     return np.where(is_finite, gradient_16, 0).astype(np.float32) / scale, scale
 
 
-@mistake("multiply by the scale once more")
-def unscale(gradient_16, scale):
-    if not np.isfinite(gradient_16).all():
-        return None, scale / 2
-    return gradient_16.astype(np.float32) * scale, scale
-
-
-@mistake("a larger scale overflows all the more")
-def unscale(gradient_16, scale):
-    if not np.isfinite(gradient_16).all():
-        return None, 2 * scale
-    return gradient_16.astype(np.float32) / scale, scale
-
-
 # ---- absmax ----
 
 
@@ -294,34 +236,6 @@ def absmax(x_N, block):
     return (blocks / constants[:, None]).astype(np.int8).reshape(-1), constants
 
 
-@mistake("a block is a row, of neighbours")
-def absmax(x_N, block):
-    columns = x_N.reshape(block, -1)
-    constants = np.abs(columns).max(axis=0) / 127
-    return np.round(columns / constants).astype(np.int8).reshape(-1), constants
-
-
-@mistake("but the codes are symmetric")
-def absmax(x_N, block):
-    blocks = x_N.reshape(-1, block)
-    constants = (blocks.max(axis=1) - blocks.min(axis=1)) / 254
-    return np.clip(np.round(blocks / constants[:, None]), -127, 127).astype(np.int8).reshape(-1), constants
-
-
-@mistake("no negative numbers in uint8")
-def absmax(x_N, block):
-    blocks = x_N.reshape(-1, block)
-    constants = np.abs(blocks).max(axis=1) / 127
-    return np.round(blocks / constants[:, None]).astype(np.int8).astype(np.uint8).reshape(-1), constants
-
-
-@mistake("take 64 bits each")
-def absmax(x_N, block):
-    blocks = x_N.reshape(-1, block)
-    constants = np.abs(blocks).max(axis=1) / 127
-    return np.round(blocks / constants[:, None]).reshape(-1), constants
-
-
 # ---- nearest_level ----
 
 
@@ -344,21 +258,6 @@ def nearest_level(x_N, levels_L):
 @mistake("the smallest difference is the most negative one")
 def nearest_level(x_N, levels_L):
     return (x_N[:, None] - levels_L).argmin(axis=1)
-
-
-@mistake("the level that is furthest away")
-def nearest_level(x_N, levels_L):
-    return np.abs(x_N[:, None] - levels_L).argmax(axis=1)
-
-
-@mistake("you return the distances")
-def nearest_level(x_N, levels_L):
-    return np.abs(x_N[:, None] - levels_L).min(axis=1)
-
-
-@mistake("for each level the nearest number")
-def nearest_level(x_N, levels_L):
-    return np.abs(x_N[:, None] - levels_L).argmin(axis=0)
 
 
 @also_right

@@ -38,43 +38,6 @@ def count_pairs(words):
     return counts
 
 
-@mistake("add up over all words")
-def count_pairs(words):
-    counts = Counter()
-    for word, n in words.items():
-        for pair in pairwise(word):
-            counts[pair] = n
-    return counts
-
-
-@mistake("the last pair of each word is missing")
-def count_pairs(words):
-    counts = Counter()
-    for word, n in words.items():
-        for i in range(len(word) - 2):
-            counts[word[i], word[i + 1]] += n
-    return counts
-
-
-@mistake("you go from pair to pair in steps of two")
-def count_pairs(words):
-    counts = Counter()
-    for word, n in words.items():
-        for i in range(0, len(word) - 1, 2):
-            counts[word[i], word[i + 1]] += n
-    return counts
-
-
-@mistake("which are not neighbours")
-def count_pairs(words):
-    counts = Counter()
-    for word, n in words.items():
-        for i, left in enumerate(word):
-            for right in word[i + 1 :]:
-                counts[left, right] += n
-    return counts
-
-
 @mistake("cannot be used twice")
 def merge(ids, pair, new_id):
     merged = []
@@ -109,16 +72,6 @@ def merge(ids, pair, new_id):
 @mistake("a merge replaces a *pair*")
 def merge(ids, pair, new_id):
     return [new_id if i in pair else i for i in ids]
-
-
-@mistake("no neighbour to the right")
-def merge(ids, pair, new_id):
-    merged, i = [], 0
-    while i < len(ids):
-        is_here = (ids[i], ids[i + 1]) == pair
-        merged.append(new_id if is_here else ids[i])
-        i += 2 if is_here else 1
-    return merged
 
 
 @also_right
@@ -173,60 +126,6 @@ def learn_merges(text, n_merges):
         best = min(counts, key=lambda pair: (-counts[pair], pair))
         merges[best] = 256 + len(merges)
         words = {tuple(merge(word, best, merges[best])): n for word, n in words.items()}
-    return merges
-
-
-@mistake("no pair is left")
-def learn_merges(text, n_merges):
-    words = spelled(text)
-    merges = {}
-    for new_id in range(256, 256 + n_merges):
-        counts = count_pairs(words)
-        best = min(counts, key=lambda pair: (-counts[pair], pair))
-        if counts[best] < 2:
-            break
-        merges[best] = new_id
-        words = {tuple(merge(word, best, new_id)): n for word, n in words.items()}
-    return merges
-
-
-@mistake("the rarest pair")
-def learn_merges(text, n_merges):
-    words = spelled(text)
-    merges = {}
-    while len(merges) < n_merges and (counts := count_pairs(words)):
-        best = min(counts, key=lambda pair: (counts[pair], pair))
-        if counts[best] < 2:
-            break
-        merges[best] = 256 + len(merges)
-        words = {tuple(merge(word, best, merges[best])): n for word, n in words.items()}
-    return merges
-
-
-@mistake("you were asked for 1 merge and learned 2")
-def learn_merges(text, n_merges):
-    words = spelled(text)
-    merges = {}
-    while len(merges) <= n_merges and (counts := count_pairs(words)):
-        best = min(counts, key=lambda pair: (-counts[pair], pair))
-        if counts[best] < 2:
-            break
-        merges[best] = 256 + len(merges)
-        words = {tuple(merge(word, best, merges[best])): n for word, n in words.items()}
-    return merges
-
-
-@mistake("you look up a pair by its id")
-def learn_merges(text, n_merges):
-    words = spelled(text)
-    merges = {}
-    while len(merges) < n_merges and (counts := count_pairs(words)):
-        best = min(counts, key=lambda pair: (-counts[pair], pair))
-        if counts[best] < 2:
-            break
-        new_id = 256 + len(merges)
-        merges[new_id] = best
-        words = {tuple(merge(word, best, new_id)): n for word, n in words.items()}
     return merges
 
 
@@ -305,40 +204,6 @@ def encode(text, merges):
     return ids
 
 
-@mistake("is a token, but")
-def encode(text, merges):
-    id_of = {spelling: i for i, spelling in enumerate(spellings(merges))}
-    ids = []
-    for word in split_into_words(text):
-        word_ids = byte_ids(word)
-        for pair, new_id in merges.items():
-            word_ids = merge(word_ids, pair, new_id)
-        ids += [id_of[word.encode()]] if word.encode() in id_of else word_ids
-    return ids
-
-
-@mistake("a byte's value is not its id")
-def encode(text, merges):
-    ids = []
-    for word in split_into_words(text):
-        word_ids = list(word.encode())
-        for pair, new_id in merges.items():
-            word_ids = merge(word_ids, pair, new_id)
-        ids += word_ids
-    return ids
-
-
-@mistake("the space is lost")
-def encode(text, merges):
-    ids = []
-    for word in text.split():
-        word_ids = byte_ids(word)
-        for pair, new_id in merges.items():
-            word_ids = merge(word_ids, pair, new_id)
-        ids += word_ids
-    return ids
-
-
 @also_right
 def encode(text, merges):
     """All merges in their order: a later one makes no place for an earlier one."""
@@ -375,16 +240,6 @@ def decode(ids, merges):
     return b"".join(bytes_of[i] for i in ids).decode()
 
 
-@mistake("what comes after it is lost")
-def decode(ids, merges):
-    bytes_of = spellings(merges)
-    joined = b"".join(bytes_of[i] for i in ids)
-    try:
-        return joined.decode()
-    except UnicodeDecodeError as error:
-        return joined[: error.start].decode() + "�"
-
-
 @mistake("which is nats per byte")
 def bits_per_byte(nats, text):
     return sum(nats) / len(text.encode())
@@ -403,26 +258,6 @@ def bits_per_byte(nats, text):
 @mistake("the characters; ü and ß have two bytes")
 def bits_per_byte(nats, text):
     return sum(nats) / math.log(2) / len(text)
-
-
-@mistake("and divide once, by the bytes")
-def bits_per_byte(nats, text):
-    return sum(nats) / len(nats) / math.log(2) / len(text.encode())
-
-
-@mistake("bits of the whole text")
-def bits_per_byte(nats, text):
-    return sum(nats) / math.log(2)
-
-
-@mistake("these bits measure surprise")
-def bits_per_byte(nats, text):
-    return sum(nats) / math.log(2) / (8 * len(text.encode()))
-
-
-@mistake("a rounded ln 2")
-def bits_per_byte(nats, text):
-    return sum(nats) / 0.693 / len(text.encode())
 
 
 @mistake("your numbers leave it out")
@@ -444,13 +279,3 @@ def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
 def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
     ratios = [(n + 1) / (m + 1) for n, m in zip(lengths, other_lengths, strict=True)]
     return nats_per_token * sum(ratios) / len(ratios)
-
-
-@mistake("the nats of all documents together")
-def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
-    return nats_per_token * (sum(lengths) + len(lengths))
-
-
-@mistake("nats per document")
-def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
-    return nats_per_token * (sum(lengths) + len(lengths)) / len(lengths)

@@ -42,16 +42,6 @@ def rnn_states(x_TBD, W_HH, U_HD, b_H):
     return [tanh(x_TBD[t] @ U_HD.T + b_H) for t in range(x_TBD.shape[0])]
 
 
-@mistake("a row of zeros for each text")
-def rnn_states(x_TBD, W_HH, U_HD, b_H):
-    h_BH = Tensor(np.zeros(W_HH.shape[0]))
-    states = []
-    for t in range(x_TBD.shape[0]):
-        h_BH = tanh(h_BH @ W_HH.T + x_TBD[t] @ U_HD.T + b_H)
-        states.append(h_BH)
-    return states
-
-
 @also_right
 def rnn_states(x_TBD, W_HH, U_HD, b_H):
     read = x_TBD @ U_HD.T + b_H
@@ -91,35 +81,6 @@ def jacobian_through_time(W_HH, h_nH):
     for h_H in h_nH:
         jacobian_HH = (1 - np.tanh(h_H) ** 2)[:, None] * W_HH @ jacobian_HH
     return jacobian_HH
-
-
-@mistake("every state given has a factor")
-def jacobian_through_time(W_HH, h_nH):
-    jacobian_HH = np.eye(len(W_HH))
-    for h_H in h_nH[:-1]:
-        jacobian_HH = (1 - h_H**2)[:, None] * W_HH @ jacobian_HH
-    return jacobian_HH
-
-
-@mistake("entry by entry")
-def jacobian_through_time(W_HH, h_nH):
-    jacobian_HH = np.eye(len(W_HH))
-    for h_H in h_nH:
-        jacobian_HH = (1 - h_H**2)[:, None] * W_HH * jacobian_HH
-    return jacobian_HH
-
-
-@mistake("the slope of tanh is 1 - h²")
-def jacobian_through_time(W_HH, h_nH):
-    jacobian_HH = np.eye(len(W_HH))
-    for h_H in h_nH:
-        jacobian_HH = (1 - h_H)[:, None] * W_HH @ jacobian_HH
-    return jacobian_HH
-
-
-@mistake("matrices can't change places")
-def jacobian_through_time(W_HH, h_nH):
-    return np.prod(1 - h_nH**2, axis=0)[:, None] * np.linalg.matrix_power(W_HH, len(h_nH))
 
 
 @also_right
@@ -165,28 +126,6 @@ def truncated_states(x_TBD, W_HH, U_HD, b_H, k):
     states = []
     for t in range(x_TBD.shape[0]):
         h_BH = tanh(Tensor(h_BH.value) @ W_HH.T + x_TBD[t] @ U_HD.T + b_H)
-        states.append(h_BH)
-    return states
-
-
-@mistake("with k = 5")
-def truncated_states(x_TBD, W_HH, U_HD, b_H, k):
-    h_BH = Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0])))
-    states = []
-    for t in range(x_TBD.shape[0]):
-        h_BH = tanh((Tensor(h_BH.value) if t % 3 == 0 else h_BH) @ W_HH.T + x_TBD[t] @ U_HD.T + b_H)
-        states.append(h_BH)
-    return states
-
-
-@mistake("the state alone is cut")
-def truncated_states(x_TBD, W_HH, U_HD, b_H, k):
-    h_BH = Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0])))
-    states = []
-    for t in range(x_TBD.shape[0]):
-        if t % k == 0:
-            h_BH, W_HH = Tensor(h_BH.value), Tensor(W_HH.value)
-        h_BH = tanh(h_BH @ W_HH.T + x_TBD[t] @ U_HD.T + b_H)
         states.append(h_BH)
     return states
 
@@ -243,60 +182,6 @@ def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
     return sigmoid(for_o) * tanh(c_BH), c_BH
 
 
-@mistake("i, f, the proposal, o")
-def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
-    H = h_BH.shape[1]
-    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
-    for_i, for_f, for_proposal, for_o = (sums[:, n * H : (n + 1) * H] for n in range(4))
-    c_BH = sigmoid(for_f) * c_BH + sigmoid(for_i) * tanh(for_o)
-    return sigmoid(for_proposal) * tanh(c_BH), c_BH
-
-
-@mistake("you keep the old h")
-def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
-    H = h_BH.shape[1]
-    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
-    for_i, for_f, for_proposal, for_o = (sums[:, n * H : (n + 1) * H] for n in range(4))
-    c_BH = sigmoid(for_f) * h_BH + sigmoid(for_i) * tanh(for_proposal)
-    return sigmoid(for_o) * tanh(c_BH), c_BH
-
-
-@mistake("your gates are bare sums")
-def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
-    H = h_BH.shape[1]
-    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
-    for_i, for_f, for_proposal, for_o = (sums[:, n * H : (n + 1) * H] for n in range(4))
-    c_BH = for_f * c_BH + for_i * tanh(for_proposal)
-    return for_o * tanh(c_BH), c_BH
-
-
-@mistake("no tanh on the line of the cells")
-def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
-    H = h_BH.shape[1]
-    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
-    for_i, for_f, for_proposal, for_o = (sums[:, n * H : (n + 1) * H] for n in range(4))
-    c_BH = tanh(sigmoid(for_f) * c_BH + sigmoid(for_i) * tanh(for_proposal))
-    return sigmoid(for_o) * c_BH, c_BH
-
-
-@mistake("became a plain number")
-def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
-    H = h_BH.shape[1]
-    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
-    for_i, for_f, for_proposal, for_o = (sums[:, n * H : (n + 1) * H] for n in range(4))
-    c_BH = sigmoid(for_f) * c_BH.value + sigmoid(for_i) * tanh(for_proposal)
-    return sigmoid(for_o) * tanh(c_BH), c_BH
-
-
-@mistake("became a plain number")
-def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
-    H = h_BH.shape[1]
-    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
-    for_i, for_f, for_proposal, for_o = (sums[:, n * H : (n + 1) * H] for n in range(4))
-    c_BH = sigmoid(for_f).value * c_BH + sigmoid(for_i).value * tanh(for_proposal)
-    return sigmoid(for_o).value * tanh(c_BH), c_BH
-
-
 # ---- square_features ----
 
 
@@ -318,16 +203,6 @@ def square_features(x):
 @mistake("one list")
 def square_features(x):
     return np.outer(x, x)
-
-
-@mistake("have lost their sign")
-def square_features(x):
-    return np.abs(np.outer(x, x)).ravel()
-
-
-@mistake("how long a vector is")
-def square_features(x):
-    return [x @ x]
 
 
 @also_right
@@ -359,35 +234,6 @@ def attention_by_features(q_TF, k_TF, v_TV):
 def attention_by_features(q_TF, k_TF, v_TV):
     products = q_TF @ k_TF.T
     return products @ v_TV / products.sum(axis=1, keepdims=True)
-
-
-@mistake("a position sees itself, too")
-def attention_by_features(q_TF, k_TF, v_TV):
-    weights = np.tril(q_TF @ k_TF.T, -1)
-    return weights @ v_TV / weights.sum(axis=1, keepdims=True)
-
-
-@mistake("the keys ask")
-def attention_by_features(q_TF, k_TF, v_TV):
-    weights = np.tril(k_TF @ q_TF.T)
-    return weights @ v_TV / weights.sum(axis=1, keepdims=True)
-
-
-@mistake("features already")
-def attention_by_features(q_TF, k_TF, v_TV):
-    weights = np.tril(positive_features(q_TF) @ positive_features(k_TF).T)
-    return weights @ v_TV / weights.sum(axis=1, keepdims=True)
-
-
-@mistake("by the number of words seen")
-def attention_by_features(q_TF, k_TF, v_TV):
-    return np.tril(q_TF @ k_TF.T) @ v_TV / np.arange(1, len(q_TF) + 1)[:, None]
-
-
-@mistake("the sum of the whole table")
-def attention_by_features(q_TF, k_TF, v_TV):
-    weights = np.tril(q_TF @ k_TF.T)
-    return weights @ v_TV / weights.sum()
 
 
 @also_right
@@ -433,46 +279,6 @@ def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
 @mistake("each call begins from nothing")
 def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
     return attention_by_features(q_TF, k_TF, v_TV), k_TF.T @ v_TV, k_TF.sum(axis=0)
-
-
-@mistake("your S lies on its side")
-def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
-    outputs, W_VF = [], S_FV.T
-    for q_F, k_F, v_V in zip(q_TF, k_TF, v_TV, strict=True):
-        W_VF = W_VF + np.outer(v_V, k_F)
-        d_F = d_F + k_F
-        outputs.append(W_VF @ q_F / (q_F @ d_F))
-    return np.array(outputs), W_VF, d_F
-
-
-@mistake("by the number of words")
-def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
-    outputs = []
-    for q_F, k_F, v_V in zip(q_TF, k_TF, v_TV, strict=True):
-        S_FV = S_FV + np.outer(k_F, v_V)
-        d_F = d_F + k_F
-        outputs.append(q_F @ S_FV / (len(outputs) + 1))
-    return np.array(outputs), S_FV, d_F
-
-
-@mistake("the query weighs the features")
-def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
-    outputs = []
-    for q_F, k_F, v_V in zip(q_TF, k_TF, v_TV, strict=True):
-        S_FV = S_FV + np.outer(k_F, v_V)
-        d_F = d_F + k_F
-        outputs.append(q_F @ S_FV / d_F.sum())
-    return np.array(outputs), S_FV, d_F
-
-
-@mistake("you store the queries")
-def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
-    outputs = []
-    for q_F, k_F, v_V in zip(q_TF, k_TF, v_TV, strict=True):
-        S_FV = S_FV + np.outer(q_F, v_V)
-        d_F = d_F + q_F
-        outputs.append(k_F @ S_FV / (k_F @ d_F))
-    return np.array(outputs), S_FV, d_F
 
 
 @also_right

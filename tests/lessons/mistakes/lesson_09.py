@@ -27,36 +27,6 @@ def count_parameters(V, L, D, H, G, F, tied):
     return L * (4 * D * D + 2 * D * F) + (1 if tied else 2) * V * D
 
 
-@mistake("only G heads")
-def count_parameters(V, L, D, H, G, F, tied):
-    K = D // H
-    return L * (4 * D * G * K + 2 * D * F) + (1 if tied else 2) * V * D
-
-
-@mistake("W_O is missing")
-def count_parameters(V, L, D, H, G, F, tied):
-    K = D // H
-    return L * (D * H * K + 2 * D * G * K + 2 * D * F) + (1 if tied else 2) * V * D
-
-
-@mistake("values have G heads as well")
-def count_parameters(V, L, D, H, G, F, tied):
-    K = D // H
-    return L * (3 * D * H * K + D * G * K + 2 * D * F) + (1 if tied else 2) * V * D
-
-
-@mistake("the gains of the norms")
-def count_parameters(V, L, D, H, G, F, tied):
-    K = D // H
-    return L * (2 * D * H * K + 2 * D * G * K + 2 * D * F + 2 * D) + D + (1 if tied else 2) * V * D
-
-
-@mistake("F is given")
-def count_parameters(V, L, D, H, G, F, tied):
-    K = D // H
-    return L * (2 * D * H * K + 2 * D * G * K + 8 * D * D) + (1 if tied else 2) * V * D
-
-
 @also_right
 def count_parameters(V, L, D, H, G, F, tied):
     shapes = [(V, D)] if tied else [(V, D), (D, V)]
@@ -88,31 +58,6 @@ def training_flops(V, L, D, F, T, n_tokens):
     return 6 * (count_parameters(V, L, D, 1, 1, F, tied=False) + L * 2 * T * D) * n_tokens
 
 
-@mistake("each layer has its own attention")
-def training_flops(V, L, D, F, T, n_tokens):
-    return 6 * (L * (4 * D * D + 2 * D * F) + V * D + 2 * T * D) * n_tokens
-
-
-@mistake("the pairs are on the way back, too")
-def training_flops(V, L, D, F, T, n_tokens):
-    return (6 * (L * (4 * D * D + 2 * D * F) + V * D) + 4 * L * T * D) * n_tokens
-
-
-@mistake("one for each of its factors")
-def training_flops(V, L, D, F, T, n_tokens):
-    return (6 * (L * (4 * D * D + 2 * D * F) + V * D) + 8 * L * T * D) * n_tokens
-
-
-@mistake("a query meets the T keys of its own text")
-def training_flops(V, L, D, F, T, n_tokens):
-    return 6 * (L * (4 * D * D + 2 * D * F) + V * D + L * 2 * n_tokens * D) * n_tokens
-
-
-@mistake("F is given")
-def training_flops(V, L, D, F, T, n_tokens):
-    return 6 * (L * 12 * D * D + V * D + L * 2 * T * D) * n_tokens
-
-
 # ---- memory_bytes ----
 
 
@@ -135,24 +80,6 @@ def memory_bytes(n_weights, n_activations, bytes_each=4):
 def memory_bytes(n_weights, n_activations, bytes_each=4):
     weights, activations = n_weights * bytes_each, n_activations * bytes_each
     return weights, 2 * weights, weights, activations
-
-
-@mistake("of all activations together")
-def memory_bytes(n_weights, n_activations, bytes_each=4):
-    weights = n_weights * bytes_each
-    return weights, weights, 2 * weights, weights * n_activations
-
-
-@mistake("used on the way back and let go")
-def memory_bytes(n_weights, n_activations, bytes_each=4):
-    weights, activations = n_weights * bytes_each, n_activations * bytes_each
-    return weights, weights + activations, 2 * weights, activations
-
-
-@mistake("Adam's two numbers are as wide")
-def memory_bytes(n_weights, n_activations, bytes_each=4):
-    weights, activations = n_weights * bytes_each, n_activations * bytes_each
-    return weights, weights, 8 * n_weights, activations
 
 
 # ---- accumulated_gradient ----
@@ -228,27 +155,6 @@ def operations_to_keep(n_bytes, seconds, budget):
     return range(len(n_bytes))
 
 
-@mistake("may be used up")
-def operations_to_keep(n_bytes, seconds, budget):
-    from itertools import combinations
-
-    everything = range(len(n_bytes))
-    subsets = [s for n in range(len(n_bytes) + 1) for s in combinations(everything, n)]
-    fitting = [s for s in subsets if not s or sum(n_bytes[i] for i in s) < budget]
-    return max(fitting, key=lambda s: sum(seconds[i] for i in s))
-
-
-@mistake("more than once")
-def operations_to_keep(n_bytes, seconds, budget):
-    table = [(0.0, [])] * (budget + 1)
-    for i in range(len(seconds)):
-        for used in range(n_bytes[i], budget + 1):
-            saved, kept = table[used - n_bytes[i]]
-            if saved + seconds[i] > table[used][0]:
-                table[used] = saved + seconds[i], [*kept, i]
-    return table[budget][1]
-
-
 @also_right
 def operations_to_keep(n_bytes, seconds, budget):
     from itertools import combinations
@@ -282,11 +188,6 @@ def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
     return n_tokens * L * (2 * G + H) * (D // H) * bytes_each
 
 
-@mistake("you ignore `bytes_each`")
-def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
-    return n_tokens * L * 2 * G * (D // H) * 2
-
-
 # ---- fit_with_known_floor ----
 
 
@@ -312,25 +213,6 @@ def fit_with_known_floor(sizes, losses, floor):
 def fit_with_known_floor(sizes, losses, floor):
     slope, height = np.polyfit(np.log(sizes), np.log(losses) - floor, 1)
     return np.exp(height), -slope
-
-
-@mistake("slope first")
-def fit_with_known_floor(sizes, losses, floor):
-    height, slope = np.polyfit(np.log(sizes), np.log(losses - floor), 1)
-    return np.exp(height), -slope
-
-
-@mistake("exchanged the axes")
-def fit_with_known_floor(sizes, losses, floor):
-    slope, height = np.polyfit(np.log(losses - floor), np.log(sizes), 1)
-    return np.exp(height), -slope
-
-
-@mistake("the first run and the last")
-def fit_with_known_floor(sizes, losses, floor):
-    x, y = np.log(sizes), np.log(losses - floor)
-    slope = (y[-1] - y[0]) / (x[-1] - x[0])
-    return np.exp(y[0] - slope * x[0]), -slope
 
 
 @also_right

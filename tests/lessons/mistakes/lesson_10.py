@@ -26,38 +26,6 @@ def contributions(parts_ND, gain_D, unembedding_D):
     return parts_ND @ unembedding_D
 
 
-@mistake("the array that you got has changed")
-def contributions(parts_ND, gain_D, unembedding_D):
-    deviation = np.sqrt(parts_ND.sum(axis=0).var() + 1e-5)
-    parts_ND -= parts_ND.mean(axis=1, keepdims=True)
-    return (gain_D * parts_ND / deviation) @ unembedding_D
-
-
-@mistake("how much of the logit goes if a part is left out")
-def contributions(parts_ND, gain_D, unembedding_D):
-    total_D = parts_ND.sum(axis=0)
-    logit = layer_norm(total_D, gain_D) @ unembedding_D
-    return np.array([logit - layer_norm(total_D - part_D, gain_D) @ unembedding_D for part_D in parts_ND])
-
-
-@mistake("what a part gets depends on its place")
-def contributions(parts_ND, gain_D, unembedding_D):
-    read = layer_norm(np.cumsum(parts_ND, axis=0), gain_D) @ unembedding_D
-    return np.diff(read, prepend=0.0)
-
-
-@mistake("you divide by the deviation of all 28 numbers")
-def contributions(parts_ND, gain_D, unembedding_D):
-    centred_ND = parts_ND - parts_ND.mean(axis=1, keepdims=True)
-    return (gain_D * centred_ND / parts_ND.std()) @ unembedding_D
-
-
-@mistake("your deviation has D - 1 in its denominator")
-def contributions(parts_ND, gain_D, unembedding_D):
-    centred_ND = parts_ND - parts_ND.mean(axis=1, keepdims=True)
-    return (gain_D * centred_ND / parts_ND.sum(axis=0).std(ddof=1)) @ unembedding_D
-
-
 @also_right
 def contributions(parts_ND, gain_D, unembedding_D):
     """What the logit loses when a part is taken away, with the deviation held."""
@@ -94,18 +62,6 @@ def lens(residuals_NTD, gain_D, unembedding_VD):
     return raised / raised.sum(axis=1, keepdims=True)
 
 
-@mistake("all your numbers together sum to 1")
-def lens(residuals_NTD, gain_D, unembedding_VD):
-    raised = np.exp(layer_norm(residuals_NTD, gain_D) @ unembedding_VD.T)
-    return raised / raised.sum()
-
-
-@mistake("the stream at a point is the sum already")
-def lens(residuals_NTD, gain_D, unembedding_VD):
-    raised = np.exp(layer_norm(np.cumsum(residuals_NTD, axis=0), gain_D) @ unembedding_VD.T)
-    return raised / raised.sum(axis=-1, keepdims=True)
-
-
 @also_right
 def lens(residuals_NTD, gain_D, unembedding_VD):
     points = []
@@ -140,12 +96,6 @@ def knocked_out_difference(intact_F, without_F):
 def knocked_out_difference(intact_F, without_F):
     rise_F = without_F - intact_F
     return rise_F.mean(), 1.96 * rise_F.std(ddof=1) / len(rise_F)
-
-
-@mistake("that is a rise below zero, and you made it positive")
-def knocked_out_difference(intact_F, without_F):
-    rise = np.abs(without_F - intact_F)
-    return rise.mean(), 1.96 * rise.std(ddof=1) / np.sqrt(len(rise))
 
 
 @also_right
@@ -195,46 +145,6 @@ def patched(layers, x, other, place):
     return x
 
 
-@mistake("the array that you got has changed")
-def patched(layers, x, other, place):
-    for number, layer in enumerate(layers):
-        added = layer(other)
-        x += added if number == place else layer(x)
-        other += added
-    return x
-
-
-@mistake("your run ends with the patch")
-def patched(layers, x, other, place):
-    for layer in layers[:place]:
-        x, other = x + layer(x), other + layer(other)
-    return x + layers[place](other)
-
-
-@mistake("each of your layers reads only what the one before it has put out")
-def patched(layers, x, other, place):
-    for number, layer in enumerate(layers):
-        x, other = layer(other if number == place else x), layer(other)
-    return x
-
-
-@mistake("the other text's stream *after* itself")
-def patched(layers, x, other, place):
-    for number, layer in enumerate(layers):
-        other = other + layer(other)
-        x = x + layer(other if number == place else x)
-    return x
-
-
-@mistake("layers are counted from 0")
-def patched(layers, x, other, place):
-    for number, layer in enumerate(layers, start=1):
-        added = layer(other)
-        x = x + (added if number == place else layer(x))
-        other = other + added
-    return x
-
-
 @also_right
 def patched(layers, x, other, place):
     for i, layer in enumerate(layers):
@@ -273,20 +183,6 @@ def euler(f, x, n_layers):
     return x + sum(f(x, layer / n_layers) / n_layers for layer in range(n_layers))
 
 
-@mistake("Time 1 is where the last step *ends*")
-def euler(f, x, n_layers):
-    for time in np.linspace(0, 1, n_layers):
-        x = x + f(x, time) / n_layers
-    return x
-
-
-@mistake("a layer *adds* its step to x")
-def euler(f, x, n_layers):
-    for layer in range(n_layers):
-        x = f(x, layer / n_layers) / n_layers
-    return x
-
-
 @also_right
 def euler(f, x, n_layers):
     x, step, time = x.copy(), 1 / n_layers, 0.0
@@ -317,11 +213,6 @@ def order_of_error(depths, errors):
 @mistake("the axes are the wrong way round")
 def order_of_error(depths, errors):
     return np.polyfit(np.log(errors), np.log(depths), 1)[0]
-
-
-@mistake("this is the intercept")
-def order_of_error(depths, errors):
-    return np.polyfit(np.log(depths), np.log(errors), 1)[1]
 
 
 @also_right
@@ -369,30 +260,6 @@ def attention_flow_step(x_TD, beta, step, is_causal):
         x_TD[t] = x_TD[t] + step * raised @ seen / raised.sum()
         x_TD[t] /= np.linalg.norm(x_TD[t])
     return x_TD
-
-
-@mistake("you gave the hidden tokens the score 0")
-def attention_flow_step(x_TD, beta, step, is_causal):
-    scores_TS = beta * x_TD @ x_TD.T
-    if is_causal:
-        scores_TS = np.tril(scores_TS)
-    shares_TS = np.exp(scores_TS)
-    moved_TD = x_TD + step * (shares_TS / shares_TS.sum(axis=1, keepdims=True)) @ x_TD
-    return moved_TD / np.linalg.norm(moved_TD, axis=1, keepdims=True)
-
-
-@mistake("your shares don't sum to 1")
-def attention_flow_step(x_TD, beta, step, is_causal):
-    shares_TS = np.exp(beta * x_TD @ x_TD.T) * (np.tri(len(x_TD)) if is_causal else 1)
-    moved_TD = x_TD + step * shares_TS @ x_TD
-    return moved_TD / np.linalg.norm(moved_TD, axis=1, keepdims=True)
-
-
-@mistake("the array that you got has changed")
-def attention_flow_step(x_TD, beta, step, is_causal):
-    shares_TS = np.exp(beta * x_TD @ x_TD.T) * (np.tri(len(x_TD)) if is_causal else 1)
-    x_TD += step * (shares_TS / shares_TS.sum(axis=1, keepdims=True)) @ x_TD
-    return x_TD / np.linalg.norm(x_TD, axis=1, keepdims=True)
 
 
 @also_right

@@ -28,19 +28,6 @@ def at_temperature(logits, temperature):
     return softmax(softmax(logits) / temperature)
 
 
-@mistake("these numbers don't sum to 1")
-def at_temperature(logits, temperature):
-    return np.exp(logits / temperature)
-
-
-@mistake("e^800 is infinite in a computer")
-def at_temperature(logits, temperature):
-    if temperature == 0:
-        return np.eye(len(logits))[np.argmax(logits)]
-    raised = np.exp(logits / temperature)
-    return raised / raised.sum()
-
-
 @also_right
 def at_temperature(logits, temperature):
     if temperature == 0:
@@ -71,21 +58,6 @@ def draw(probabilities, uniform):
 @mistake("you take the likeliest token")
 def draw(probabilities, uniform):
     return int(np.argmax(probabilities))
-
-
-@mistake("you compare the number with the lengths of the pieces")
-def draw(probabilities, uniform):
-    return int(np.argmax(probabilities > uniform))
-
-
-@mistake("your pieces are equally long")
-def draw(probabilities, uniform):
-    return int(uniform * len(probabilities))
-
-
-@mistake("its id is asked")
-def draw(probabilities, uniform):
-    return probabilities[int(np.sum(np.cumsum(probabilities) <= uniform))]
 
 
 @also_right
@@ -129,37 +101,6 @@ def top_k(probabilities, k):
     return kept / kept.sum()
 
 
-@mistake("your numbers are sorted")
-def top_k(probabilities, k):
-    kept = np.sort(probabilities)[::-1].copy()
-    kept[k:] = 0
-    return kept / kept.sum()
-
-
-@mistake("you took a softmax of probabilities")
-def top_k(probabilities, k):
-    logits = np.full(len(probabilities), -np.inf)
-    best = np.argsort(-probabilities)[:k]
-    logits[best] = probabilities[best]
-    return softmax(logits)
-
-
-@mistake("the three have equal shares")
-def top_k(probabilities, k):
-    kept = np.zeros(len(probabilities))
-    kept[np.argsort(-probabilities)[:k]] = 1 / k
-    return kept
-
-
-@mistake("a third of the 0.27 that was cut off")
-def top_k(probabilities, k):
-    order = np.argsort(-probabilities)
-    kept = probabilities.copy()
-    kept[order[:k]] += kept[order[k:]].sum() / k
-    kept[order[k:]] = 0
-    return kept
-
-
 @also_right
 def top_k(probabilities, k):
     stay = sorted(range(len(probabilities)), key=lambda i: probabilities[i])[-k:]
@@ -201,47 +142,6 @@ def top_p(probabilities, mass):
     return kept / kept.sum()
 
 
-@mistake("which is *at least* 0.75: the third is not needed")
-def top_p(probabilities, mass):
-    order = np.argsort(-probabilities, kind="stable")
-    before = np.cumsum(probabilities[order]) - probabilities[order]
-    kept = np.zeros_like(probabilities)
-    kept[order[before <= mass]] = probabilities[order[before <= mass]]
-    return kept / kept.sum()
-
-
-@mistake("a threshold can't tell equal ones apart")
-def top_p(probabilities, mass):
-    falling = np.sort(probabilities)[::-1]
-    least = falling[np.cumsum(falling) - falling < mass][-1]
-    kept = np.where(probabilities >= least, probabilities, 0.0)
-    return kept / kept.sum()
-
-
-@mistake("Did you begin with the least likely?")
-def top_p(probabilities, mass):
-    order = np.argsort(probabilities)
-    before = np.cumsum(probabilities[order]) - probabilities[order]
-    kept = np.zeros_like(probabilities)
-    kept[order[before < mass]] = probabilities[order[before < mass]]
-    return kept / kept.sum()
-
-
-@mistake("Divide by what stays")
-def top_p(probabilities, mass):
-    order = np.argsort(-probabilities)
-    before = np.cumsum(probabilities[order]) - probabilities[order]
-    kept = np.zeros_like(probabilities)
-    kept[order[before < mass]] = probabilities[order[before < mass]]
-    return kept / mass
-
-
-@mistake("not a bound for each")
-def top_p(probabilities, mass):
-    kept = np.where(probabilities >= mass, probabilities, 0.0)
-    return kept / kept.sum()
-
-
 @also_right
 def top_p(probabilities, mass):
     kept = [0.0] * len(probabilities)
@@ -273,21 +173,6 @@ def positions_computed(n_prompt, n_new, has_cache):
 @mistake("not every token is there from the start")
 def positions_computed(n_prompt, n_new, has_cache):
     return n_prompt + n_new - 1 if has_cache else (n_prompt + n_new) ** 2
-
-
-@mistake("the work for four new tokens")
-def positions_computed(n_prompt, n_new, has_cache):
-    return n_prompt + n_new - 1 if has_cache else sum(n_prompt + i for i in range(n_new - 1))
-
-
-@mistake("The first needs only the prompt")
-def positions_computed(n_prompt, n_new, has_cache):
-    return n_prompt + n_new - 1 if has_cache else n_new * (n_prompt + n_new)
-
-
-@mistake("the prompt is read at once")
-def positions_computed(n_prompt, n_new, has_cache):
-    return n_prompt + n_new - 1 if has_cache else sum(range(n_prompt + n_new))
 
 
 @also_right
@@ -351,82 +236,6 @@ def beam_search(following, n_beams):
     return beams
 
 
-@mistake("Python looks at the text first")
-def beam_search(following, n_beams):
-    beams = [((), 0.0)]
-    while any(following(text) for text, _ in beams):
-        new = []
-        for text, log_p in beams:
-            new += [((*text, token), log_p + math.log(p)) for token, p in following(text).items()] or [(text, log_p)]
-        beams = sorted(new, reverse=True)[:n_beams]
-    return beams
-
-
-@mistake("is not complete, and the search has ended")
-def beam_search(following, n_beams):
-    beams = [((), 0.0)]
-    for _ in range(4):  # the notes' texts have at most four tokens
-        new = []
-        for text, log_p in beams:
-            new += [((*text, token), log_p + math.log(p)) for token, p in following(text).items()] or [(text, log_p)]
-        beams = sorted(new, key=lambda each: -each[1])[:n_beams]
-    return beams
-
-
-@mistake("a beam carries the sum so far along")
-def beam_search(following, n_beams):
-    beams = [((), 0.0)]
-    while any(following(text) for text, _ in beams):
-        new = []
-        for text, log_p in beams:
-            new += [((*text, token), math.log(p)) for token, p in following(text).items()] or [(text, log_p)]
-        beams = sorted(new, key=lambda each: -each[1])[:n_beams]
-    return beams
-
-
-@mistake("Did you set complete texts aside")
-def beam_search(following, n_beams):
-    beams, complete = [((), 0.0)], []
-    while beams:
-        new = [((*text, t), log_p + math.log(p)) for text, log_p in beams for t, p in following(text).items()]
-        new.sort(key=lambda each: -each[1])
-        complete += [each for each in new if not following(each[0])]
-        beams = [each for each in new if following(each[0])][:n_beams]
-    return sorted(complete, key=lambda each: -each[1])[:n_beams]
-
-
-@mistake("your complete texts take nobody's place")
-def beam_search(following, n_beams):
-    beams = [((), 0.0)]
-    while any(following(text) for text, _ in beams):
-        complete = [each for each in beams if not following(each[0])]
-        new = [((*text, t), log_p + math.log(p)) for text, log_p in beams for t, p in following(text).items()]
-        beams = complete + sorted(new, key=lambda each: -each[1])[:n_beams]
-    return sorted(beams, key=lambda each: -each[1])[:n_beams]
-
-
-@mistake("you ask what follows a str")
-def beam_search(following, n_beams):
-    beams = [("", 0.0)]
-    while any(following(text) for text, _ in beams):
-        new = []
-        for text, log_p in beams:
-            new += [(text + token, log_p + math.log(p)) for token, p in following(text).items()] or [(text, log_p)]
-        beams = sorted(new, key=lambda each: -each[1])[:n_beams]
-    return beams
-
-
-@mistake("you ask what follows a list")
-def beam_search(following, n_beams):
-    beams = [([], 0.0)]
-    while any(following(text) for text, _ in beams):
-        new = []
-        for text, log_p in beams:
-            new += [([*text, token], log_p + math.log(p)) for token, p in following(text).items()] or [(text, log_p)]
-        beams = sorted(new, key=lambda each: -each[1])[:n_beams]
-    return beams
-
-
 @also_right
 def beam_search(following, n_beams):
     """Level by level, with a heap of those that are complete and products of probabilities."""
@@ -468,12 +277,6 @@ def length_normalised(log_p, n_prompt, penalty):
 def length_normalised(log_p, n_prompt, penalty):
     answer = log_p[n_prompt:]
     return answer.sum() / (len(answer) * penalty if penalty else 1)
-
-
-@mistake("you added probabilities")
-def length_normalised(log_p, n_prompt, penalty):
-    answer = np.exp(log_p[n_prompt:])
-    return answer.sum() / len(answer) ** penalty
 
 
 @also_right

@@ -27,23 +27,6 @@ def answer_loss(logits_NTV, targets_NT, is_answer_NT):
     return -logits_NTV.gather(-1, targets_NT[..., None])[..., 0][is_answer_NT].mean()
 
 
-@mistake("a surprise is -ln p")
-def answer_loss(logits_NTV, targets_NT, is_answer_NT):
-    p_NT = torch.softmax(logits_NTV, dim=-1).gather(-1, targets_NT[..., None])[..., 0]
-    return -p_NT[is_answer_NT].mean()
-
-
-@mistake("your softmax runs along the places")
-def answer_loss(logits_NTV, targets_NT, is_answer_NT):
-    log_p_NTV = F.log_softmax(logits_NTV, dim=1)
-    return -log_p_NTV.gather(-1, targets_NT[..., None])[..., 0][is_answer_NT].mean()
-
-
-@mistake("no gradient reaches the logits")
-def answer_loss(logits_NTV, targets_NT, is_answer_NT):
-    return F.cross_entropy(logits_NTV[is_answer_NT], targets_NT[is_answer_NT]).item()
-
-
 @also_right
 def answer_loss(logits_NTV, targets_NT, is_answer_NT):
     targets_NT = torch.where(is_answer_NT, targets_NT, -100)
@@ -76,24 +59,6 @@ def new_adapter(n_outputs, n_inputs, rank, generator):
     return A_RI, torch.zeros(n_outputs, rank, dtype=torch.float64)
 
 
-@mistake("gives another A each time")
-def new_adapter(n_outputs, n_inputs, rank, generator):
-    A_RI = torch.randn(rank, n_inputs, dtype=torch.float64) / n_inputs**0.5
-    return A_RI, torch.zeros(n_outputs, rank, dtype=torch.float64)
-
-
-@mistake("B holds torch.float32")
-def new_adapter(n_outputs, n_inputs, rank, generator):
-    A_RI = torch.randn(rank, n_inputs, generator=generator, dtype=torch.float64) / n_inputs**0.5
-    return A_RI, torch.zeros(n_outputs, rank)
-
-
-@mistake("A is on its side")
-def new_adapter(n_outputs, n_inputs, rank, generator):
-    A = torch.randn(n_inputs, rank, generator=generator, dtype=torch.float64) / n_inputs**0.5
-    return A, torch.zeros(rank, n_outputs, dtype=torch.float64)
-
-
 # ---- lora_forward ----
 
 
@@ -115,17 +80,6 @@ def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
 @mistake("the base is missing")
 def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
     return alpha / len(A_RI) * (x_NI @ A_RI.T @ B_OR.T)
-
-
-@mistake("you divide α by the number of inputs")
-def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
-    return x_NI @ (W_OI + alpha / x_NI.shape[1] * B_OR @ A_RI).T
-
-
-@mistake("you changed W itself")
-def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
-    W_OI += alpha / len(A_RI) * B_OR @ A_RI
-    return x_NI @ W_OI.T
 
 
 @also_right
@@ -156,21 +110,6 @@ def reward_loss(chosen_P, rejected_P):
     return -torch.log(torch.sigmoid(chosen_P - rejected_P)).mean()
 
 
-@mistake("a surprise is never negative")
-def reward_loss(chosen_P, rejected_P):
-    return F.logsigmoid(chosen_P - rejected_P).mean()
-
-
-@mistake("you take the mean of the differences first")
-def reward_loss(chosen_P, rejected_P):
-    return -F.logsigmoid((chosen_P - rejected_P).mean())
-
-
-@mistake("no gradient reaches the rewards")
-def reward_loss(chosen_P, rejected_P):
-    return -F.logsigmoid(chosen_P - rejected_P).mean().item()
-
-
 @also_right
 def reward_loss(chosen_P, rejected_P):
     return F.softplus(rejected_P - chosen_P).mean()
@@ -198,16 +137,6 @@ def optimal_policy(reference_QX, rewards_QX, beta):
 def optimal_policy(reference_QX, rewards_QX, beta):
     raised_QX = reference_QX * torch.exp(rewards_QX / beta)
     return raised_QX / raised_QX.sum()
-
-
-@mistake("the policy for a price of 0")
-def optimal_policy(reference_QX, rewards_QX, beta):
-    return F.one_hot(rewards_QX.argmax(dim=-1), rewards_QX.shape[1]).double()
-
-
-@mistake("these are logarithms")
-def optimal_policy(reference_QX, rewards_QX, beta):
-    return torch.log_softmax(reference_QX.log() + rewards_QX / beta, dim=-1)
 
 
 @also_right
@@ -243,24 +172,6 @@ def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT,
     return -F.logsigmoid(beta * (chosen_P - rejected_P))
 
 
-@mistake("the reference comes with the wrong sign")
-def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
-    margin_P = (chosen_PT - rejected_PT).sum(dim=1) + (reference_chosen_PT - reference_rejected_PT).detach().sum(dim=1)
-    return -F.logsigmoid(beta * margin_P)
-
-
-@mistake("you compare token by token")
-def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
-    margin_PT = chosen_PT - rejected_PT - (reference_chosen_PT - reference_rejected_PT).detach()
-    return -F.logsigmoid(beta * margin_PT).sum(dim=1)
-
-
-@mistake("you divide one logarithm by the other")
-def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
-    chosen_P = chosen_PT.sum(dim=1) / reference_chosen_PT.detach().sum(dim=1)
-    return -F.logsigmoid(beta * (chosen_P - rejected_PT.sum(dim=1) / reference_rejected_PT.detach().sum(dim=1)))
-
-
 @also_right
 def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
     """A choice between two, as the softmax of their implicit rewards."""
@@ -294,16 +205,6 @@ def group_advantages(rewards_QG):
     return (rewards_QG - rewards_QG.mean(dim=0)) / (rewards_QG.std(dim=0) + 1e-4)
 
 
-@mistake("the mean of question j was taken from column j")
-def group_advantages(rewards_QG):
-    return (rewards_QG - rewards_QG.mean(dim=1)) / (rewards_QG.std(dim=1) + 1e-4)
-
-
-@mistake("the mean is not subtracted")
-def group_advantages(rewards_QG):
-    return rewards_QG / (rewards_QG.std(dim=1, keepdim=True) + 1e-4)
-
-
 @also_right
 def group_advantages(rewards_QG):
     return torch.stack([(row - row.mean()) / (row.var().sqrt() + 1e-4) for row in rewards_QG])
@@ -332,30 +233,6 @@ def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
 def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
     ratio_N = torch.exp(log_p_N - old_log_p_N)
     return torch.maximum(ratio_N * advantages_N, ratio_N.clamp(1 - clip, 1 + clip) * advantages_N)
-
-
-@mistake("the ratio of the probabilities is e to the power of their difference")
-def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
-    ratio_N = log_p_N / old_log_p_N
-    return torch.minimum(ratio_N * advantages_N, ratio_N.clamp(1 - clip, 1 + clip) * advantages_N)
-
-
-@mistake("your ratio has no lower limit")
-def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
-    ratio_N = torch.exp(log_p_N - old_log_p_N)
-    return torch.minimum(ratio_N * advantages_N, ratio_N.clamp(max=1 + clip) * advantages_N)
-
-
-@mistake("you clip at 0.2")
-def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
-    ratio_N = torch.exp(log_p_N - old_log_p_N)
-    return torch.minimum(ratio_N * advantages_N, ratio_N.clamp(0.8, 1.2) * advantages_N)
-
-
-@mistake("no gradient reaches the policy")
-def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
-    ratio_N = torch.exp(log_p_N - old_log_p_N).detach()
-    return torch.minimum(ratio_N * advantages_N, ratio_N.clamp(1 - clip, 1 + clip) * advantages_N)
 
 
 @also_right

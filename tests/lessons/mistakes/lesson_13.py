@@ -25,18 +25,6 @@ def average_gradient(gradients, counts):
     return sum(count * gradient for count, gradient in zip(counts, gradients, strict=True)) / len(counts)
 
 
-@mistake("a mean is a sum that was divided by its count already")
-def average_gradient(gradients, counts):
-    return sum(gradient / count for count, gradient in zip(counts, gradients, strict=True)) / len(counts)
-
-
-@mistake("you changed the devices' own gradients")
-def average_gradient(gradients, counts):
-    for count, gradient in zip(counts, gradients, strict=True):
-        gradient *= count / sum(counts)
-    return sum(gradients)
-
-
 @also_right
 def average_gradient(gradients, counts):
     return np.average(gradients, axis=0, weights=counts)
@@ -90,56 +78,6 @@ def ring_all_reduce(chunks, pass_right):
     return held
 
 
-@mistake("in the first half you keep what arrives")
-def ring_all_reduce(chunks, pass_right):
-    n = len(chunks)
-    held = [np.array(each) for each in chunks]
-    for step in range(2 * (n - 1)):
-        received = pass_right([held[i][(i - step) % n] for i in range(n)])
-        for i in range(n):
-            held[i][(i - 1 - step) % n] = received[i]
-    return held
-
-
-@mistake("this is the mean of the devices")
-def ring_all_reduce(chunks, pass_right):
-    for _ in range(2 * (len(chunks) - 1)):
-        pass_right([each[0] for each in chunks])
-    return [sum(chunks) / len(chunks) for _ in chunks]
-
-
-@mistake("even when the wire delivers nothing but zeros")
-def ring_all_reduce(chunks, pass_right):
-    n = len(chunks)
-    held = [np.array(each) for each in chunks]
-    for step in range(n - 1):
-        pass_right([held[i][(i - step) % n] for i in range(n)])
-        neighbours = [held[i - 1][(i - 1 - step) % n].copy() for i in range(n)]
-        for i in range(n):
-            held[i][(i - 1 - step) % n] += neighbours[i]
-    for step in range(n - 1):
-        pass_right([held[i][(i + 1 - step) % n] for i in range(n)])
-        neighbours = [held[i - 1][(i - step) % n].copy() for i in range(n)]
-        for i in range(n):
-            held[i][(i - step) % n] = neighbours[i]
-    return held
-
-
-@mistake("one and the same array")
-def ring_all_reduce(chunks, pass_right):
-    n = len(chunks)
-    held = [np.array(each) for each in chunks]
-    for step in range(n - 1):
-        received = pass_right([held[i][(i - step) % n] for i in range(n)])
-        for i in range(n):
-            held[i][(i - 1 - step) % n] += received[i]
-    for step in range(n - 1):
-        received = pass_right([held[i][(i + 1 - step) % n] for i in range(n)])
-        for i in range(n):
-            held[i][(i - step) % n] = received[i]
-    return [held[0]] * n
-
-
 @also_right
 def ring_all_reduce(chunks, pass_right):
     """What travels is a partial sum: nothing is changed in place, and the chunks start one place further."""
@@ -181,43 +119,6 @@ def stale_step(history, gradient, rate, delay):
     return history[-1] - rate * gradient(history[-1 - delay])
 
 
-@mistake("an index before the beginning of the history")
-def stale_step(history, gradient, rate, delay):
-    return history[-1] - rate * gradient(history[-1 - delay])
-
-
-@mistake("with 3 sets of parameters and delay 3 you take the newest")
-def stale_step(history, gradient, rate, delay):
-    return history[-1] - rate * gradient(history[len(history) - 1 - delay])
-
-
-@mistake("late by 3, not by 2")
-def stale_step(history, gradient, rate, delay):
-    return history[-1] - rate * gradient(history[max(len(history) - 2 - delay, 0)])
-
-
-@mistake("your step goes up")
-def stale_step(history, gradient, rate, delay):
-    return history[-1] + rate * gradient(history[max(len(history) - 1 - delay, 0)])
-
-
-@mistake("it is the gradient that is old")
-def stale_step(history, gradient, rate, delay):
-    return history[max(len(history) - 1 - delay, 0)] - rate * gradient(history[-1])
-
-
-@mistake("you subtract the old parameters themselves")
-def stale_step(history, gradient, rate, delay):
-    return history[-1] - rate * history[max(len(history) - 1 - delay, 0)]
-
-
-@mistake("you changed the history")
-def stale_step(history, gradient, rate, delay):
-    newest = history[-1]
-    newest -= rate * gradient(history[max(len(history) - 1 - delay, 0)])
-    return newest
-
-
 @mistake("max(0, a) + max(0, b) is not max(0, a + b)")
 def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
     parts = []
@@ -250,60 +151,6 @@ def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
     return hidden @ W_2.T + b_2
 
 
-@mistake("device 0 uses 12 of 12 hidden numbers")
-def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
-    result = np.maximum(0, x @ W_1.T + b_1) @ W_2.T + b_2
-    return all_reduce([result / n_devices] * n_devices)
-
-
-@mistake("device 0 uses 12 of 12 hidden numbers")
-def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
-    result = np.maximum(0, x @ W_1.T + b_1) @ W_2.T + b_2
-    return all_reduce([result] + [np.zeros_like(result)] * (n_devices - 1))
-
-
-@mistake("the sum comes before W_2")
-def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
-    inputs = np.split(np.arange(x.shape[1]), n_devices)
-    return np.maximum(0, all_reduce([x[:, own] @ W_1[:, own].T for own in inputs]) + b_1) @ W_2.T + b_2
-
-
-@mistake("b_1 is missing")
-def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
-    cut = np.split(np.arange(len(W_1)), n_devices)
-    return all_reduce([np.maximum(0, x @ W_1[own].T) @ W_2[:, own].T for own in cut]) + b_2
-
-
-@mistake("each device uses the first part of b_1")
-def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
-    cut = np.split(np.arange(len(W_1)), n_devices)
-    return all_reduce([np.maximum(0, x @ W_1[own].T + b_1[cut[0]]) @ W_2[:, own].T for own in cut]) + b_2
-
-
-@mistake("each device uses the first columns of W_2")
-def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
-    cut = np.split(np.arange(len(W_1)), n_devices)
-    return all_reduce([np.maximum(0, x @ W_1[own].T + b_1[own]) @ W_2[:, cut[0]].T for own in cut]) + b_2
-
-
-@mistake("the hidden numbers are complete already")
-def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
-    cut = np.split(np.arange(len(W_1)), n_devices)
-    return all_reduce([np.maximum(0, x @ W_1[own].T + b_1[own] / n_devices) @ W_2[:, own].T for own in cut]) + b_2
-
-
-@mistake("negative hidden numbers pass")
-def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
-    cut = np.split(np.arange(len(W_1)), n_devices)
-    return all_reduce([(x @ W_1[own].T + b_1[own]) @ W_2[:, own].T for own in cut]) + b_2
-
-
-@mistake("max(0, ·) comes before W_2, not after it")
-def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
-    cut = np.split(np.arange(len(W_1)), n_devices)
-    return np.maximum(0, all_reduce([(x @ W_1[own].T + b_1[own]) @ W_2[:, own].T for own in cut])) + b_2
-
-
 @mistake("there is no loss yet to start from")
 def pipeline_schedule(n_stages, n_micro):
     stage, micro = np.indices((n_stages, n_micro))
@@ -327,12 +174,6 @@ def pipeline_schedule(n_stages, n_micro):
     stage, micro = np.indices((n_stages, n_micro))
     start = 2 * n_stages * micro
     return start + stage, start + 2 * n_stages - 1 - stage
-
-
-@mistake("makes one of a list of lists")
-def pipeline_schedule(n_stages, n_micro):
-    forward = [[stage + micro for micro in range(n_micro)] for stage in range(n_stages)]
-    return forward, [[2 * (n_micro + n_stages - 1) - 1 - slot for slot in slots] for slots in forward]
 
 
 @also_right
@@ -361,21 +202,6 @@ def bubble_share(n_stages, n_micro):
     return 2 * (n_stages - 1) / (n_micro + n_stages - 1)
 
 
-@mistake("the waiting of one half, but the slots of both")
-def bubble_share(n_stages, n_micro):
-    return (n_stages - 1) / (2 * (n_micro + n_stages - 1))
-
-
-@mistake("the forward half has")
-def bubble_share(n_stages, n_micro):
-    return (n_stages - 1) / (n_micro + n_stages)
-
-
-@mistake("this is a number of slots")
-def bubble_share(n_stages, n_micro):
-    return 2 * (n_stages - 1)
-
-
 @also_right
 def bubble_share(n_stages, n_micro):
     n_slots = n_stages * (np.max(pipeline_schedule(n_stages, n_micro)) + 1)
@@ -402,28 +228,3 @@ def bytes_per_device(n_parameters, n_devices, stage):
 def bytes_per_device(n_parameters, n_devices, stage):
     numbers = [1, 1, 2]
     return sum(4 * n_parameters * n / (n_devices if i < stage else 1) for i, n in enumerate(numbers))
-
-
-@mistake("stage 0 shards nothing")
-def bytes_per_device(n_parameters, n_devices, stage):
-    return 16 * n_parameters / n_devices
-
-
-@mistake("stage 0 shards nothing")
-def bytes_per_device(n_parameters, n_devices, stage):
-    return sum(4 * n_parameters * n / (n_devices if i <= stage else 1) for i, n in enumerate([2, 1, 1]))
-
-
-@mistake("you cut nothing")
-def bytes_per_device(n_parameters, n_devices, stage):
-    return 16 * n_parameters
-
-
-@mistake("what is not sharded is on each device as a whole")
-def bytes_per_device(n_parameters, n_devices, stage):
-    return sum(4 * n_parameters * n / n_devices for n in [2, 1, 1][:stage])
-
-
-@mistake("all devices together")
-def bytes_per_device(n_parameters, n_devices, stage):
-    return sum(4 * n_parameters * n * (1 if i < stage else n_devices) for i, n in enumerate([2, 1, 1]))
