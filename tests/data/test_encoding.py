@@ -1,12 +1,13 @@
 import multiprocessing
 import time
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import foreign_tokenizers as foreign
-from pellucid.corpora.corpus import Piece, Turn
+from pellucid.corpora.corpus import Corpus, Piece, Turn
 from pellucid.corpora.text_files import TextFilesCorpus
 from pellucid.data import encoding, prepare
 from pellucid.data.conversations import write_conversations
@@ -106,7 +107,8 @@ def test_written_batches_do_not_stay_in_memory(monkeypatch, tmp_path):
             assert sum(each() is not None for each in alive) <= 3
 
     tokenizer = train_byte_pairs([TEXT], vocab_size=300, special_tokens=["<|end|>"])
-    counts = prepare.write_split(prepare._parts(pieces()), tokenizer, tmp_path / "train.bin", name="train")
+    parts = Corpus.parts(SimpleNamespace(pieces=lambda split: pieces()), "train")
+    counts = prepare.write_split(parts, tokenizer, tmp_path / "train.bin", name="train")
     assert counts.documents == 100
 
 

@@ -108,7 +108,7 @@ def a_corpus(kind, folder):
 
 def written(corpus, path, tokenizer=TOKENIZER, **options):
     """Counts and bytes of the training split's token file."""
-    parts = prepare._parts_of(corpus, "train")
+    parts = corpus.parts("train")
     counts = write_split(parts, tokenizer, path, name="train", **options)
     return counts, path.read_bytes(), documents_path(path).read_bytes()
 
