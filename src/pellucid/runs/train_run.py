@@ -93,8 +93,7 @@ def train_run(
             require_no_run(run_dir)
         resume_from = newest_intact_checkpoint(run_dir) if is_resumed else None
         if resume_from:
-            if minutes is not None:
-                config = _with_steps(config, config_of(resume_from[0], str(resume_from[1])).train.steps)
+            config = _as_begun(config, minutes, resume_from)
             require_same_run(config, resume_from[0], str(resume_from[1]))
             resume_from = checkpoint_for_steps(config, resume_from, run_dir)
         base = base_of(config, resume_from)
@@ -131,8 +130,8 @@ def _train_as_rank(
         if world.is_first:
             _warn_if_never_asked(config, base)
     with connected(world, resolve_precision(config.train.device, config.train.precision).device):
-        if minutes is not None and resume_from:
-            config = _with_steps(config, config_of(resume_from[0], str(resume_from[1])).train.steps)
+        if resume_from:
+            config = _as_begun(config, minutes, resume_from)
         trainer, task = build_trainer(config, data, world, base)
         if minutes is not None and not resume_from:
             steps = _steps_that_fit(config, data, trainer, task, minutes)
@@ -198,10 +197,11 @@ def _steps_that_fit(config: RunConfig, data: PreparedData, trainer: Trainer, tas
     """The number of updates, with their evaluations, that fit into this time: measured on a few trial updates."""
     seconds: list[float] = []
     with trainer.on_trial():
-        while trainer.world.largest(
-            int(len(seconds) < UPDATES_TO_JUDGE or sum(seconds) < SECONDS_TO_JUDGE)
-        ):  # all ranks
+        is_enough = False
+        while not is_enough:
             seconds.append(trainer.update().seconds)
+            is_short = len(seconds) < UPDATES_TO_JUDGE or sum(seconds) < SECONDS_TO_JUDGE
+            is_enough = not trainer.world.largest(int(is_short))  # for all ranks
         started = time.perf_counter()
         task.evaluate(trainer.model, config.evaluation.max_tokens)
         per_evaluation = time.perf_counter() - started
@@ -211,6 +211,12 @@ def _steps_that_fit(config: RunConfig, data: PreparedData, trainer: Trainer, tas
     fitting = (60 * minutes - last_evaluation) / (per_update + per_evaluation / config.evaluation.every_steps)
     steps = max(1, config.schedule.warmup_steps, int(min(fitting, config.train.steps)))
     return trainer.world.largest(steps if trainer.world.is_first else 0)
+
+
+def _as_begun(config: RunConfig, minutes: float | None, resume_from: tuple[Checkpoint, Path]) -> RunConfig:
+    """The config; if minutes decide its steps, with the steps that were decided when the run began."""
+    checkpoint, directory = resume_from
+    return config if minutes is None else _with_steps(config, config_of(checkpoint, str(directory)).train.steps)
 
 
 def _with_steps(config: RunConfig, steps: int) -> RunConfig:
