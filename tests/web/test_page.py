@@ -72,7 +72,7 @@ def run(fables_run: Path) -> Run:
 @pytest.fixture(scope="module")
 def text(run: Run) -> str:
     """The beginning of a held-out fable."""
-    return next(fables_of(run.trained, "test").pieces("validation")).text[:40].rpartition(" ")[0]
+    return next(run.trained.corpus().pieces("validation")).text[:40].rpartition(" ")[0]
 
 
 def close(actual: torch.Tensor | float, expected: torch.Tensor | float) -> None:
@@ -226,16 +226,17 @@ def test_the_sliders_act_on_the_logits_as_sampling_does(show, run, text):
 def test_the_words_that_decide_are_outlined_and_attention_opens_on_the_head_that_looks_there(
     show, run, fables_run, browser, address, text
 ):
-    corpus, length = fables_of(run.trained, "test"), run.model.context_length
+    corpus, length = run.trained.corpus(), run.model.context_length
     example = next(each for each in Runs([fables_run]).examples("fables@4") if each["skill"] == "recall")["text"]
-    places = what_decides(corpus, run.tokenizer, example)[-1]
+    places = what_decides(corpus.language, run.tokenizer, example)[-1]
     page = show(text=example)
     expect(page.locator("#part-machine .decides")).to_have_count(min(len(places), 2))  # however far back they are
     page.click("#part-machine .decides button >> nth=-1")
     assert page.evaluate("microscope.state.at") in places
 
     fable = beginning_that_fits(run.tokenizer, next(corpus.pieces("validation")).text, length - 1)
-    at, places = next((t, places) for t, places in enumerate(what_decides(corpus, run.tokenizer, fable)) if places)
+    decided = enumerate(what_decides(corpus.language, run.tokenizer, fable))
+    at, places = next((t, places) for t, places in decided if places)
     page = show(text=fable, at=at, head="1.1")
     page.wait_for_selector(".seen .decides", state="attached")
     is_outlined = page.eval_on_selector_all(".seen span", "all => all.map((e) => e.classList.contains('decides'))")

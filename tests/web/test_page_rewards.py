@@ -25,6 +25,7 @@ def test_a_run_that_learns_from_rewards_shows_them_below_the_most_there_is(brows
         watched(browser, f"http://127.0.0.1:{port}/", "#checkpoint=grpo@2") as page,
     ):
         curves = settled(page).locator("#part-run .measures button")
+        curves.first.wait_for()
         assert curves.all_inner_texts() == ["reward", "KL", "loss"]
         assert [value(page, name) for name in ("val_reward", "level")] == [rows[2]["val_reward"], 1]
         expect(page.locator(".curve line.floor")).to_have_count(1)
