@@ -50,11 +50,6 @@ def test_every_value_survives_being_written_out_even_a_text_that_looks_like_a_nu
     assert parse_yaml(written, "written") == ({"key": value}, {(): 1, ("key",): 1})
 
 
-def test_a_text_that_is_read_again_does_not_remember_what_was_changed():
-    assert parse_run_config(SMALL, "small.yaml", ["seed=7"]).seed == 7
-    assert parse_run_config(SMALL, "small.yaml").seed == 0
-
-
 @pytest.mark.parametrize(("number", "value"), [("010", 10), ("08", 8), ("+7", 7), ("1_000", 1000), ("0", 0)])
 def test_a_whole_number_is_decimal_whatever_it_begins_with(number, value):
     assert parse_run_config(SMALL, "small.yaml", [f"seed={number}"]).seed == value

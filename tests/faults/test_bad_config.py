@@ -1,16 +1,14 @@
 """F15: a wrong config ends in one line with the key's path and line, before anything is done."""
 
 import os
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-import strikes
 from bad_configs import SCHEMA, Case, bases, cases, dotted, dump, variants
 from pellucid.config.load import load_run_config, parse_run_config
 from pellucid.errors import ConfigError
-from processes import assert_one_error_line, command_line
+from processes import assert_one_error_line
 
 
 @pytest.fixture(scope="module")
@@ -205,13 +203,17 @@ def test_f15_marks_and_line_ends_of_other_systems_are_read(tmp_path: Path, endin
     assert load_run_config(tmp_path / "base.yaml") == parse_run_config(BASE, "base.yaml")
 
 
-def test_f15_a_file_without_end_is_not_read_to_its_end(tmp_path: Path):
-    done = command_line(tmp_path, "cost", "/dev/zero", fault=partial(strikes.little_memory, 200 << 20))
-    assert_one_error_line(done, 2, "/dev/zero: ", "for a config")
-
-
-def test_f15_a_folder_is_no_config(tmp_path: Path, pellucid):
-    assert_one_error_line(pellucid("cost", tmp_path), 2, "this is a folder, not a config")
+def test_f15_what_is_no_text_is_not_read_to_its_end_nor_waited_for(tmp_path: Path):
+    """As `read_at_most` promises, which test_special_files.py holds to it."""
+    os.mkfifo(tmp_path / "pipe")
+    answers = {
+        "/dev/zero": "for a config",
+        tmp_path / "pipe": "no `key: value` lines",
+        tmp_path: "this is a folder, not a",
+    }
+    for file, says in answers.items():
+        with pytest.raises(ConfigError, match=says):
+            load_run_config(Path(file))
 
 
 def test_f15_a_config_may_come_through_a_pipe():
@@ -222,11 +224,6 @@ def test_f15_a_config_may_come_through_a_pipe():
     config = load_run_config(Path(f"/dev/fd/{reads}"))
     os.close(reads)
     assert config == parse_run_config(BASE, "base.yaml")
-
-
-def test_f15_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path):
-    os.mkfifo(tmp_path / "pipe")
-    assert_one_error_line(command_line(tmp_path, "cost", "pipe"), 2, "pipe: no `key: value` lines found")
 
 
 OVERRIDES = {
