@@ -251,11 +251,11 @@ corpus={type: preferences, files: [a.jsonl]}
 corpus={type: instructions}
     corpus.type: instructions are conversations, of which the answers alone are learned; add `objective: {type: sft}`
 objective={type: sft}
-    objective: fables holds no conversations for objective sft to learn from; use instructions or conversations
-objective={type: dpo}
-    objective: fables holds no conversations for objective dpo to learn from; use instructions or preferences
+    objective.type: fables holds no conversations for objective sft to learn from; use instructions or conversations
+objective.type=dpo
+    objective.type: fables holds no conversations for objective dpo to learn from; use instructions or preferences
 objective={type: grpo}
-    objective: fables holds no conversations for objective grpo to learn from; use instructions
+    objective.type: fables holds no conversations for objective grpo to learn from; use instructions
 corpus={type: conversations, files: [a.jsonl]} & objective={type: grpo}
     corpus.type: conversations have one answer to each question, and grpo needs several that are judged;
     use objective sft, or corpus instructions or preferences

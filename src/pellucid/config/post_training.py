@@ -110,7 +110,7 @@ class GRPOConfig(PolicySection):
     def _rules(self) -> Iterable[Rule]:
         if self.credit_decay is not None:
             is_learned, fix = self.reward.type != "verifier", "set credit_decay to null, or reward to {type: verifier}"
-            yield is_learned, "credit_decay reward", ONLY_THE_VERIFIER, fix
+            yield is_learned, "credit_decay reward.type", ONLY_THE_VERIFIER, fix
             fix = "set credit_decay to null, or kl to loss"
             yield self.kl != "loss", "credit_decay kl", "divergence belongs to all tokens", fix
 
@@ -131,7 +131,7 @@ class PPOConfig(PolicySection):
     def _rules(self) -> Iterable[Rule]:
         is_unknown = self.reward_at == "settled" and self.reward.type != "verifier"
         fix = "set reward_at to end, or reward to {type: verifier}"
-        yield is_unknown, "reward_at reward", ONLY_THE_VERIFIER, fix
+        yield is_unknown, "reward_at reward.type", ONLY_THE_VERIFIER, fix
 
 
 ObjectiveConfig = Annotated[
