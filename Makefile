@@ -29,7 +29,7 @@ demo: $(VENV)/.run ## train on fables for four to eight minutes, then write stor
 demo-chat: demo  ## teach the demo to do as it is told (SFT, then GRPO): ten minutes more
 	$(BIN)/pellucid train configs/instructions_sft.yaml --resume
 	$(BIN)/pellucid train configs/instructions_grpo.yaml --resume
-	$(BIN)/python scripts/measure_chat.py checkpoints/fables --report checkpoints
+	$(BIN)/python scripts/measure.py chat checkpoints/fables --report checkpoints
 	$(BIN)/pellucid chat checkpoints/instructions_grpo --seed 1 --prompt "Tell me a story about a fox in which someone shares."
 
 serve: $(VENV)/.run ## the page of the demo; trains it first if need be, while the page is open: Ctrl-C ends both
@@ -68,7 +68,7 @@ oracles: $(VENV)/.oracles ## what other programs make of our files: trackers, ev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest tests/oracles
 
 bench: $(VENV)/.dev ## speed, memory and start-up beside transformers at the same shape, and beside the limits of the machine: ten minutes
-	$(BIN)/python scripts/benchmark.py
+	$(BIN)/python scripts/measure.py benchmark
 
 soak: $(VENV)/.dev ## the faults of docs/reliability.md in their long form, as a table, and all of the model's axes: an hour
 	$(BIN)/pytest -o faulthandler_timeout=0 tests/faults tests/distributed tests/model/test_decoder.py tests/generation tests/cost tests/languages/fables \

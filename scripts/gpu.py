@@ -63,8 +63,8 @@ def cuda_tests() -> list[str]:
 
 
 def parts_of(text: Path | None, nanogpt: Path | None) -> list[Part]:
-    def script(name: str, *arguments: str) -> list[str]:
-        return [sys.executable, str(ROOT / "scripts" / name), *arguments, "--record"]
+    def measure(*arguments: str) -> list[str]:
+        return [sys.executable, str(ROOT / "scripts/measure.py"), *arguments, "--record"]
 
     # A warning of another version of a package is no error there, and every test has a line of its own.
     pytest = [
@@ -83,11 +83,11 @@ def parts_of(text: Path | None, nanogpt: Path | None) -> list[Part]:
     no_text = "" if text else "--text FILE was not given, and there is no network to fetch tiny Shakespeare"
     return [
         Part("tests", pytest, 240, (*COMMAND, "pytest", "hypothesis")),
-        Part("gpt2", script("measure_gpt2.py", *beside), 240, COMMAND),
-        Part("demo", script("measure_demo.py", "--here", "--seeds", "1"), 180, COMMAND),
-        Part("speedrun", script("measure_shakespeare.py", str(text and text.resolve())), 150, COMMAND, no_text),
-        Part("decoding", script("benchmark.py", "--only", "decoding", "--pairs", "3"), 120, (*COMMAND, "transformers")),
-        Part("preparation", script("measure_preparation.py", "--megabytes", "200"), 90, COMMAND),
+        Part("gpt2", measure("gpt2", *beside), 240, COMMAND),
+        Part("demo", measure("demo", "--here-only", "--seeds", "1"), 180, COMMAND),
+        Part("speedrun", measure("shakespeare", str(text and text.resolve())), 150, COMMAND, no_text),
+        Part("decoding", measure("benchmark", "decoding", "--pairs", "3"), 120, (*COMMAND, "transformers")),
+        Part("preparation", measure("preparation", "--megabytes", "200"), 90, COMMAND),
     ]
 
 

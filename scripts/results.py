@@ -11,7 +11,8 @@
 
 An entry names its machine with the kernels that PyTorch uses there, the format of its numbers, its commit, and a hash
 of each recipe that it comes from. A figure is as old as its commit; it is wrong once its recipe has changed.
-A page rounds as it likes: a number keeps the decimals that it is shown with. tests/test_results.py checks every mark.
+A command is that of its commit: what then was scripts/measure_demo.py is `scripts/measure.py demo` now. A page rounds
+as it likes: a number keeps the decimals that it is shown with. tests/test_results.py checks every mark.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ import sys
 from collections.abc import Iterable
 from datetime import date
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 EXPERIMENTS = ROOT / "docs" / "experiments"
@@ -45,13 +47,6 @@ TABLE = re.compile(MARK + r"\n+)((?:\|.*\n)+)")
 TEXT = re.compile(MARK + r"\n+)((?: {4}.*\n|\n(?= {4}))+)")
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
-    """The command line of a script that measures."""
-    found = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    found.add_argument("--record", action=Record, help="write the figures into docs/results.json")
-    return found
-
-
 class Record(argparse.Action):
     """A flag that needs a commit at once: by the time all is measured the code may be another."""
 
@@ -63,6 +58,16 @@ class Record(argparse.Action):
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
         Record.commit = commit_of_code()
         setattr(namespace, self.dest, True)
+
+
+class Entry(NamedTuple):
+    """What was measured, as it will stand in results.json."""
+
+    name: str
+    figures: dict[str, Any]
+    recipes: Iterable[str] = ()  # the shipped configs that it comes from
+    where: str | None = None  # this machine
+    numbers: str | None = None  # its best number format
 
 
 def record(
@@ -128,6 +133,24 @@ def recipe_hash(name: str, commit: str = "") -> str:
     return hashlib.sha256(json.dumps(learned, sort_keys=True).encode()).hexdigest()[:12]
 
 
+def print_figures(name: str, figures: dict[str, Any]) -> None:
+    """Prints rows that have the same columns as a table, each part that has parts below its name, the rest as lines."""
+    rows = {key: value for key, value in figures.items() if isinstance(value, dict) and not _has_parts(value)}
+    for _, group in groupby(rows, key=lambda row: list(rows[row])):
+        print_table(name, {row: rows[row] for row in group})
+    for key, value in figures.items():
+        if isinstance(value, list):
+            print(f"\n{name}: {key}", *value, sep="\n")
+        elif not isinstance(value, dict):
+            print(f"{name}: {key}: {_printed(value)}")
+        elif _has_parts(value):
+            print_figures(f"{name}: {key}", value)
+
+
+def _has_parts(figures: dict[str, Any]) -> bool:
+    return any(isinstance(value, (dict, list)) for value in figures.values())
+
+
 def print_table(name: str, figures: dict[str, dict[str, Any]]) -> None:
     """The figures as a page would show them: a row and a column for each key."""
     columns = list(next(iter(figures.values())))
@@ -136,9 +159,9 @@ def print_table(name: str, figures: dict[str, dict[str, Any]]) -> None:
         print(f"| {row} | {' | '.join(map(_printed, numbers.values()))} |", flush=True)
 
 
-def _printed(value: float | str) -> str:
-    if isinstance(value, str):
-        return value
+def _printed(value: float | str | None) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -273,10 +296,16 @@ def pages() -> list[Path]:
     return [ROOT / name for name in _output("git", "ls-files", "*.md").splitlines()]
 
 
+def pages_that_show(entry: str) -> list[str]:
+    """The pages with a mark of an entry, or of its like on another kind of machine."""
+    mark = re.compile(rf"<!-- result {re.escape(entry)}(_gpu|_avx2|_avx512)?[ /]")
+    return [page.relative_to(ROOT).as_posix() for page in pages() if mark.search(page.read_text(encoding="utf-8"))]
+
+
 def print_ages(entries: Entries) -> None:
     """Prints for each entry how many later commits changed src, and which ones its own script and recipes."""
     for name, entry in entries.items():
-        since, scripts = f"{entry['commit']}..", re.findall(r"scripts/\w+\.py", entry["command"])
+        since, scripts = f"{entry['commit']}..", programs_of(entry["command"])
         try:
             n = _output("git", "rev-list", "--count", since, "--", "src")
         except subprocess.CalledProcessError:
@@ -286,6 +315,12 @@ def print_ages(entries: Entries) -> None:
         if own := [*scripts, *(f"configs/{recipe.partition('/')[0]}.yaml" for recipe in entry["recipes"])]:
             for line in _output("git", "log", "--format=%h %s", since, "--", *own).splitlines():
                 print(f"    {line}")
+
+
+def programs_of(command: str) -> list[str]:
+    """The files of the script that a command runs. Older ones, which name no measurement, are found in the history."""
+    named = re.findall(r"scripts/measure\.py (\w+)", command)
+    return [f"scripts/measurements/{name}.py" for name in named] or re.findall(r"scripts/\w+\.py", command)
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from math import inf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripts.devices_on_paper import (
+from measurements.devices import (
     Cluster,
     Layout,
     Update,

@@ -2,10 +2,10 @@
 
 import math
 import re
-import runpy
 from pathlib import Path
 
 import pytest
+from drawings import equations
 from markdown_it import MarkdownIt
 from scripts.results import ROOT, pages
 
@@ -188,9 +188,8 @@ def test_github_shows_the_formulas_as_they_are_written(page):
 def test_the_figures_of_the_equations_page_can_be_drawn():
     figures = re.findall(r"\]\(equations/(\w+)\.png\)", EQUATIONS.read_text("utf-8"))
     assert len(figures) == 6
-    script = runpy.run_path(str(ROOT / "scripts/draw_equations.py"))
     for name in figures:
-        assert script[name]().axes
+        assert getattr(equations, name)().axes
 
 
 def test_the_fables_page_has_the_entropy_and_the_number_of_fables():

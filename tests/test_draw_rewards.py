@@ -1,6 +1,6 @@
 import numpy as np
-from scripts.draw_rewards import Reached, draw_frontier, draw_over_optimization
-from scripts.frontier import RewardDistribution, frontier
+from measurements.frontier import RewardDistribution, frontier
+from measurements.rewards import Reached, draw_frontier, draw_over_optimization
 
 COIN = RewardDistribution(np.array([0.0, 1.0]), np.array([0.75, 0.25]))
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 import torch
-from scripts.fable_ngrams import expected_ngrams, floor_of
+from measurements.fable_ngrams import expected_ngrams, floor_of
 
 from pellucid.data.pairs import count_pairs
 from pellucid.data.token_file import TokenFile

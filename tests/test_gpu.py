@@ -7,11 +7,14 @@ import os
 import sys
 from pathlib import Path
 
+import measure
 import pytest
 import torch
-from scripts.results import ROOT
+from measurements.rivals import Shape
+from measurements.roofline import Roof
+from results import ROOT, Entry
 
-from test_scripts import SMALLEST, make_shapes_small, script  # noqa: F401 (a fixture)
+import in_this_process
 from tiny_run import VERSES
 
 TEST_LOG = """\
@@ -68,6 +71,7 @@ def on_a_gpu(gpu, monkeypatch, tmp_path):
     def main(parts, *arguments: str):
         monkeypatch.setattr(gpu, "no_gpu", lambda: None)
         monkeypatch.setattr(gpu, "LEAST_SECONDS", 0)
+        monkeypatch.setattr(gpu, "commit_of_code", lambda: "0123456")
         monkeypatch.setattr(sys, "argv", ["gpu.py", "--to", str(tmp_path / "out"), *arguments])
         code = gpu.main(lambda text, nanogpt: parts)
         files = tmp_path / "out"
@@ -184,48 +188,81 @@ def test_its_tests_can_be_collected_with_the_packages_that_it_asks_for(gpu):
         assert roots - local - sys.stdlib_module_names <= set(tests.needs), file
 
 
-# What makes each of its scripts small: more than the tests of scripts say.
-SMALLER = {
-    "measure_gpt2": ["model.d_model=16", "model.n_layers=1", "model.n_heads=1", "model.context_length=8"],
-    "measure_shakespeare": [],
-    "measure_demo": [],
-    "benchmark": [],
-    "measure_preparation": [],
-}
+TINY_GPT2 = ["model.d_model=16", "model.n_layers=1", "model.n_heads=1", "model.context_length=8"]
 
 
-@pytest.mark.parametrize("name", SMALLER)
-def test_each_script_runs_with_the_options_that_it_is_given_there(name, gpu, script, place, monkeypatch):  # noqa: F811
-    """And leaves its figures where they are told to be, also in a copy of the repository without git."""
+def smaller(name: str, monkeypatch, place: Path) -> list[str]:
+    """Makes a measurement small, and brings it into this process; more options for it."""
+    module = f"measurements.{name}"
+    if name == "gpt2":
+        for what, value in {"WARM_UP_UPDATES": 0, "UPDATES": 1, "VOCAB_SIZE": 50}.items():
+            monkeypatch.setattr(f"{module}.{what}", value)
+        monkeypatch.setattr(f"{module}.ProcessPoolExecutor", in_this_process.Pool)
+        monkeypatch.setattr(f"{module}.measure_flops_per_second", lambda device, dtype: 1e9)
+        monkeypatch.setattr(torch, "compile", lambda model: model)
+        return TINY_GPT2
+    if name == "benchmark":
+        shape = Shape(1, context_length=256, vocab_size=65, d_model=16, n_layers=1, n_heads=1)
+        monkeypatch.setattr(f"{module}.DECODED", {"1 sequence": shape})
+        monkeypatch.setattr(
+            f"{module}.measure_roof", lambda device, dtypes: Roof(dict.fromkeys(dtypes, 1e9), 1e9, 1e-6)
+        )
+        monkeypatch.setattr("measurements.rivals.SECONDS_A_TURN", 0.01)
+        monkeypatch.setattr("measurements.rivals.NEW_TOKENS", 3)
+    if name == "preparation":
+        for what, value in {"LEARNING_MEGABYTES": 0.01, "N_WORDS": 500, "WORDS_AT_ONCE": 1200}.items():
+            monkeypatch.setattr(f"{module}.{what}", value)
+        monkeypatch.setattr(f"{module}.SECONDS_BETWEEN_LOOKS", 0)
+        monkeypatch.setattr("subprocess.Popen", in_this_process.Command)
+        return ["--megabytes", "0.01"]
+    if name in ("demo", "shakespeare"):
+
+        def train(*arguments: object, folder: Path = place) -> str:
+            """As `pellucid train` leaves a run."""
+            run = folder / ("checkpoints/fables" if name == "demo" else str(arguments[-1]))
+            run.mkdir(parents=True, exist_ok=True)
+            (run / "metrics.jsonl").write_text('{"step": 9, "elapsed_seconds": 2.5, "val_loss": 1.75}\n')
+            return "a loss\n"
+
+        monkeypatch.setattr(f"{module}.pellucid", train)
+    if name == "demo":
+        monkeypatch.setattr(f"{module}.evaluation", lambda run: {})
+        monkeypatch.setattr(f"{module}.figures_from", lambda scores: {"recall (%)": 90.0})
+        monkeypatch.setattr("measurements.stories.measure", lambda run: [Entry("stories", {"accepted stories": 7})])
+    return []
+
+
+@pytest.mark.parametrize("name", ["gpt2", "benchmark", "preparation", "demo", "shakespeare"])
+def test_each_measurement_runs_with_the_options_that_it_is_given_there(name, gpu, place, monkeypatch):
+    """And leaves its figures where it is told to, also in a copy of the repository without git."""
     (place / "nanogpt").mkdir()
     (place / "nanogpt/model.py").write_text(NANOGPT)
     parts = gpu.parts_of(place / "text.txt", place / "nanogpt")
-    command = next(each.command for each in parts if f"{name}.py" in each.command[1])
+    command = next(each.command for each in parts if each.command[2] == name)
+    assert command[1] == str(ROOT / "scripts/measure.py")
     (file := place / "gpu.json").write_text("{}")
-    results = importlib.import_module("results")
-    monkeypatch.setattr(results, "RESULTS", file)
-    monkeypatch.setattr(results, "commit_of_code", lambda: "")
-    module = script(name)
-    if name == "benchmark":
-        make_shapes_small(module, monkeypatch)
-    if name == "measure_preparation":
-        monkeypatch.setattr("subprocess.Popen", importlib.import_module("in_this_process").Command)
-        command = [*command[:2], *SMALLEST[name][0].split(), "--record"]
-    monkeypatch.setattr(torch, "compile", lambda model: model)
-    monkeypatch.setattr(sys, "argv", [*command[1:2], *SMALLER[name], *command[2:]])
-    module.main()
+    monkeypatch.setattr("results.RESULTS", file)
+    monkeypatch.setattr("results.commit_of_code", lambda: "")
+    monkeypatch.setattr("results.Record.commit", None)
+    more = smaller(name, monkeypatch, place)
+    measure.main([*command[2:], *more])
     entries = json.loads(file.read_text())
     assert entries
     assert all(entry["commit"] == "" and entry["figures"] for entry in entries.values())
-    if name == "measure_gpt2":
-        [entry] = entries.values()
-        assert list(entry["figures"]) == ["not compiled", "compiled", "nanoGPT"]
+    [figures] = [entry["figures"] for entry in entries.values()][:1]
+    known = {
+        "gpt2": lambda: list(figures) == ["not compiled", "compiled", "nanoGPT"],
+        "benchmark": lambda: set(figures) == {"1 sequence"},
+        "preparation": lambda: 0.01 <= figures["megabytes"] <= 0.03,
+        "demo": lambda: (figures["training (s)"], figures["evaluation"]) == (2.5, ["a loss"]),
+        "shakespeare": lambda: figures["longer"] == {"seconds": 2.5, "nats per character": 1.75},
+    }
+    assert known[name]()
 
 
 def test_a_copy_without_git_has_no_commit(gpu, monkeypatch, tmp_path):
-    results = importlib.import_module("results")
-    monkeypatch.setattr(results, "ROOT", tmp_path)
-    assert results.commit_of_code() == ""
+    monkeypatch.setattr("results.ROOT", tmp_path)
+    assert importlib.import_module("results").commit_of_code() == ""
 
 
 def test_figures_that_came_back_are_taken_home_with_this_commit(gpu, monkeypatch, tmp_path):

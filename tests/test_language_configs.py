@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-import draw_beliefs
 import pytest
+from drawings import beliefs
 
 import in_this_process
 from pellucid.api import load
@@ -70,7 +70,6 @@ def test_a_shipped_language_trains_and_knows_its_floor(config, folder, monkeypat
     evaluation = load(run).evaluate()
     assert 0 < evaluation.floor_nats_per_token < evaluation.loss_nats_per_token
     if config.stem == "hidden":
-        monkeypatch.setattr(draw_beliefs, "N_DOCUMENTS", 4)
-        monkeypatch.setattr("sys.argv", ["draw_beliefs", str(run), "beliefs.png"])
-        draw_beliefs.main()
+        monkeypatch.setattr("measurements.beliefs.N_DOCUMENTS", 4)
+        assert beliefs.draw(run, to=folder / "beliefs.png") == [folder / "beliefs.png"]
         assert Path("beliefs.png").stat().st_size > 1000

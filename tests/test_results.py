@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from argparse import ArgumentParser
 from datetime import date
 from functools import partial
 
@@ -180,14 +181,14 @@ def committed(monkeypatch):
 
 def test_what_is_recorded_is_read_back(tmp_path, monkeypatch, committed):
     monkeypatch.setattr(results, "RESULTS", tmp_path / "results.json")
-    monkeypatch.setattr("sys.argv", [str(results.ROOT / "scripts/benchmark.py"), "--pairs", "5"])
+    monkeypatch.setattr("sys.argv", [str(results.ROOT / "scripts/measure.py"), "benchmark", "--pairs", "5"])
     (tmp_path / "results.json").write_text("{}")
     results.record("b", {"ratio": 2.5}, ["fables"])
     results.record("a", {}, numbers="fp64")
     found = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert list(found) == ["a", "b"]
     assert found["b"]["figures"] == {"ratio": 2.5}
-    assert found["b"]["command"] == "python scripts/benchmark.py --pairs 5"
+    assert found["b"]["command"] == "python scripts/measure.py benchmark --pairs 5"
     assert found["b"]["recipes"] == {"fables": recipe_hash("fables")}
     assert found["a"]["numbers"] == "fp64"
     assert MACHINE.fullmatch(found["b"]["machine"])
@@ -195,7 +196,8 @@ def test_what_is_recorded_is_read_back(tmp_path, monkeypatch, committed):
 
 
 def test_a_figure_of_code_that_is_not_committed_is_refused_before_anything_is_measured(committed):
-    script = results.parser("A script that measures.")
+    script = ArgumentParser()
+    script.add_argument("--record", action=results.Record)
     assert script.parse_args(["--record"]).record is True
     assert script.parse_args([]).record is False
     committed["status"] = " M src/pellucid/model/decoder.py"
@@ -207,7 +209,9 @@ def test_a_figure_of_code_that_is_not_committed_is_refused_before_anything_is_me
 def test_a_figure_names_the_code_and_the_recipe_that_its_measurement_began_with(tmp_path, monkeypatch, committed):
     monkeypatch.setattr(results, "RESULTS", tmp_path / "results.json")
     (tmp_path / "results.json").write_text("{}")
-    results.parser("A script that measures for long.").parse_args(["--record"])
+    script = ArgumentParser()
+    script.add_argument("--record", action=results.Record)
+    script.parse_args(["--record"])  # of a measurement that takes long
     shown = []
     monkeypatch.setattr(results, "_output", lambda *command: shown.append(command) or "train: {steps: 5}")
     monkeypatch.setattr(results, "commit_of_code", lambda: pytest.fail("asked again when code may have changed"))

@@ -1,9 +1,9 @@
-"""The limits of scripts/roofline.py are what one counts by hand, and every share is of the larger one."""
+"""The limits of scripts/measurements/roofline.py are what one counts by hand, and every share is of the larger one."""
 
 import pytest
 import torch
-from scripts import roofline
-from scripts.roofline import Needs, Roof, needs_of_decoding, needs_of_training, shares
+from measurements import roofline
+from measurements.roofline import Needs, Roof, needs_of_decoding, needs_of_training, shares
 
 from pellucid.config.model import DecoderConfig, LearnedConfig
 from pellucid.cost.meter import Meter

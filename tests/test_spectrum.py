@@ -4,10 +4,9 @@ import math
 from pathlib import Path
 from types import SimpleNamespace
 
-import draw_spectrum
 import pytest
 import torch
-from draw_spectrum import share_of_peaks, spectrum_of
+from drawings.spectrum import draw, share_of_peaks, spectrum_of
 
 import in_this_process
 from pellucid.config.languages import SumsConfig
@@ -40,6 +39,5 @@ def test_the_spectrum_of_a_run_is_drawn(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("sums.yaml").write_text(TINY)
     in_this_process.pellucid(["train", "sums.yaml"])
-    monkeypatch.setattr("sys.argv", ["draw_spectrum", "checkpoints/sums", "--to", "spectrum.png"])
-    draw_spectrum.main()
-    assert Path("spectrum.png").stat().st_size > 1000
+    [file] = draw(Path("checkpoints/sums"), to=Path("spectrum.png"))
+    assert file.stat().st_size > 1000

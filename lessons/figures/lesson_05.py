@@ -26,7 +26,7 @@ from pellucid.corpora.drawn import Drawn
 from pellucid.languages.fables import Fables
 
 BLUE, ORANGE, GREEN, GREY = "#3b6fb6", "#d9742b", "#4a9a62", "#777777"
-BIGRAM_FLOOR, FLOOR = 2.351, 0.510  # scripts/ngram_floors.py, docs/family.md
+BIGRAM_FLOOR, FLOOR = 2.351, 0.510  # scripts/measure.py ngram_floors, docs/family.md
 
 
 @cache

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
-from draw_lessons import figures_of
+from drawings.lessons import figures_of
 from matplotlib.figure import Figure
 
 import pages

@@ -60,7 +60,7 @@ def test_pipeline_parallelism_is_one_device(scripts, start, schedule):
         # All of x goes to process 1, all of its gradient to process 0.
         assert figures["bytes sent"] == 8 * 32 * 32 * torch.float64.itemsize
     # They work in the order that docs/many_machines.md draws.
-    drawn = scripts("draw_parallel").schedules(2, script.MICRO_BATCHES)[schedule]
+    drawn = scripts("drawings.many_machines").schedules(2, script.MICRO_BATCHES)[schedule]
     assert [figures["diary"] for figures in processes] == drawn
 
 
@@ -102,12 +102,12 @@ def test_an_error_in_one_process_ends_all(scripts, start):
 
 @given(st.integers(2, 6), st.integers(1, 9))
 def test_the_bubble_is_p_minus_1_of_m_plus_p_minus_1(scripts, p, m):
-    for name, orders in scripts("draw_parallel").schedules(p, m).items():
+    for name, orders in scripts("drawings.many_machines").schedules(p, m).items():
         rows = scripts("parallel_processes").timetable(orders)
         slots = [slot for row in rows for slot in row]
         assert len(slots) == p * 2 * (m + p - 1)
         assert slots.count("··") * (m + p - 1) == (p - 1) * len(slots)
-        held = scripts("draw_parallel").most_held(rows[0])
+        held = scripts("drawings.many_machines").most_held(rows[0])
         assert held == (m if name == "GPipe" else min(m, p))
 
 
@@ -128,4 +128,4 @@ def test_the_figures_of_the_page_can_be_drawn(scripts):
     figures = re.findall(r"\]\(many_machines/(\w+)\.png\)", page)
     assert len(set(figures)) == 7
     for name in figures:
-        assert getattr(scripts("draw_parallel"), name)().axes
+        assert getattr(scripts("drawings.many_machines"), name)().axes

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from scipy.special import log_softmax, logsumexp
-from scripts.frontier import (
+from measurements.frontier import (
     RewardDistribution,
     best_reward,
     frontier,
     optimal_log_probabilities,
     optimum,
 )
+from scipy.special import log_softmax, logsumexp
 
 rewards_of = arrays.arrays(float, 6, elements=st.floats(-2, 2).map(lambda x: round(x, 1)))
 logits_of = arrays.arrays(float, 6, elements=st.floats(-3, 3))

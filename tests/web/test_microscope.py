@@ -126,7 +126,7 @@ def test_a_checkpoint_that_is_not_there_is_an_error_with_a_way_out(fables_run):
 
 def test_of_the_shipped_demo_it_is_known_at_once_what_each_part_is_for(monkeypatch):
     def measured_again(*_args, **_options):
-        raise AssertionError("run scripts/ship_demo.py: parts.json is of another demo")
+        raise AssertionError("run scripts/measure.py shipped_demo: parts.json is of another demo")
 
     monkeypatch.setattr("pellucid.web.microscope.held_out_documents", measured_again)
     done_by = Microscope([DEMO]).knock_out("demo@4200", N_FABLES)["attribution"]["done_by"]

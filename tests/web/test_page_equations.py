@@ -8,11 +8,11 @@ from pellucid.web.app import STATIC
 
 pytest.importorskip("latex2mathml", reason="no latex2mathml here: the formulas of the page are not written again")
 
-from scripts.page_equations import formulas, mathml
+from drawings.formulas import formulas, mathml
 
 
 def test_the_page_has_the_formulas_of_the_docs():
-    assert (STATIC / "formulas.js").read_text("utf-8") == formulas(), "run scripts/page_equations.py"
+    assert (STATIC / "formulas.js").read_text("utf-8") == formulas(), "run scripts/draw.py formulas"
 
 
 def test_each_equation_that_a_part_of_the_page_opens_is_there():

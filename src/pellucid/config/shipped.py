@@ -9,7 +9,7 @@ _PACKAGE = Path(__file__).parents[1]
 _HOMES = (_PACKAGE, _PACKAGE.parents[1])  # configs/ lies in an installed package; in a checkout beside src/
 SHIPPED = next((home / "configs" for home in _HOMES if (home / "configs").is_dir()), _PACKAGE / "configs")
 
-DEMO = _PACKAGE / "demo"  # written by scripts/ship_demo.py
+DEMO = _PACKAGE / "demo"  # written by scripts/measure.py shipped_demo
 
 
 def find_run(run: Path) -> Path:

@@ -4,7 +4,7 @@
 
 The three are added, as if nothing overlapped. It ignores that products of narrow matrices run below the peak, that
 caches make some passes faster, that a softmax is slower than a sum, the time between updates (evaluation, samples,
-checkpoints), and the gain of torch.compile. `scripts/check_step_time.py` shows its accuracy.
+checkpoints), and the gain of torch.compile. `scripts/measure.py step_time` shows its accuracy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-// Written by scripts/page_equations.py from docs/equations.md: what equations.js shows.
+// Written by `scripts/draw.py formulas` from docs/equations.md: what equations.js shows.
 // prettier-ignore
 export const FORMULAS = {
   1: {"title": "Byte-pair encoding", "math": [], "code": "src/pellucid/tokenizer/train.py"},

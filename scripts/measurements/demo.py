@@ -1,0 +1,73 @@
+"""The demo from a fresh clone: how long it takes, how near it comes to the floor, and how good its stories are.
+
+Remakes: demo, demo_seeds
+Takes: half an hour
+Needs: nothing
+
+Clones this repository (what is committed), times `make demo` there, trains with four other seeds, and judges 100
+stories of each model.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from measurements import stories
+from results import ROOT, Entry, here
+from runs import FABLES, evaluation, pellucid
+from timing import seconds_of
+
+from pellucid.training.metrics import read_rows
+
+DEMO = "checkpoints/fables"
+SKILLS = ("recall", "agreement", "count")
+
+
+def measure(*, seeds: int = 5, here_only: bool = False, pictures: Path | None = None) -> Iterator[Entry]:
+    """--here-only: this folder's code, no clone, and nothing is installed. --pictures docs: puts the demo's there."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "pellucid"
+        minutes = seconds_of(partial(run_here if here_only else run_in_a_clone, folder)) / 60
+        found = {0: figures_of(folder / DEMO)}
+        for figure in ("loss.png", "skills.png") if pictures else ():
+            shutil.copy(folder / DEMO / figure, pictures)
+        for seed in range(1, seeds):
+            pellucid("train", FABLES, f"name=seed-{seed}", f"seed={seed}", folder=folder)
+            found[seed] = figures_of(folder / f"checkpoints/seed-{seed}")
+        lines = pellucid("evaluate", folder / DEMO).rstrip("\n").splitlines()
+    yield Entry(here("demo"), {"minutes": minutes, **found[0], "evaluation": lines}, ["fables"])
+    if seeds > 1:
+        yield Entry(here("demo_seeds"), {str(seed): figures for seed, figures in found.items()}, ["fables"])
+
+
+def run_here(folder: Path) -> None:
+    folder.mkdir()
+    for command in (["train", FABLES], ["evaluate", DEMO], ["generate", DEMO, "--num-samples", "3"]):
+        pellucid(*command, folder=folder)
+
+
+def run_in_a_clone(folder: Path) -> None:
+    subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)
+    subprocess.run(["make", "demo"], cwd=folder, check=True)
+
+
+def figures_of(run: Path) -> dict[str, float]:
+    """The numbers of a trained model."""
+    [of_stories] = stories.measure(run)
+    return {
+        "training (s)": read_rows(run / "metrics.jsonl")[-1]["elapsed_seconds"],
+        **figures_from(evaluation(run)),
+        **of_stories.figures,
+    }
+
+
+def figures_from(scores: dict[str, Any]) -> dict[str, float]:
+    excess = scores["excess_nats_per_token"] / scores["floor_nats_per_token"]
+    skills = {f"{name} (%)": 100 * scores["skills"][name]["accuracy"] for name in SKILLS}
+    return {"excess (% of the floor)": 100 * excess, **skills}

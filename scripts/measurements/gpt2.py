@@ -1,0 +1,123 @@
+"""How fast GPT-2 small trains here, on random tokens: compiled and not, and nanoGPT's model where it is given.
+
+Remakes: gpt2
+Takes: 2 minutes on a GPU
+Needs: a GPU; a folder with nanoGPT's model.py is compared if --nanogpt names it
+
+An update is a micro-batch of configs/gpt2_124m.yaml, forward, backward, clipping and AdamW; a figure is the median of
+30. MFU is the share of what large matrix products reach. Each row has a process to itself, and is recorded at once.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import multiprocessing
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from statistics import median
+
+import torch
+from results import ROOT, Entry, here
+from timing import seconds_of
+
+from pellucid.config.load import load_run_config
+from pellucid.config.run import RunConfig
+from pellucid.cost.build import cost_of
+from pellucid.cost.machine import measure_flops_per_second
+from pellucid.data.batches import Batch
+from pellucid.model.build import build_model
+from pellucid.objectives.next_token import choose_objective
+from pellucid.runtime.precision import Precision, resolve_precision
+from pellucid.training.optimizers import build_optimizers
+from pellucid.training.trainer import Trainer
+
+CONFIG = ROOT / "configs" / "gpt2_124m.yaml"
+WARM_UP_UPDATES, UPDATES = 5, 30
+VOCAB_SIZE = 50257
+
+
+def measure(*overrides: str, nanogpt: Path | None = None) -> Iterator[Entry]:
+    """overrides: of the config, as key=value."""
+    figures: dict[str, dict[str, float]] = {}
+    for kind in ("not compiled", "compiled", *(["nanoGPT"] if nanogpt else [])):
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+            figures[kind] = process.submit(figures_of, kind, nanogpt, list(overrides)).result()
+        yield Entry(here("gpt2"), figures, ["gpt2_124m"])
+
+
+def random_batch(config: RunConfig, i: int) -> Batch:
+    shape = (config.train.batch_size, config.model.context_length + 1)
+    tokens_BT = torch.randint(VOCAB_SIZE, shape, generator=torch.Generator().manual_seed(i))
+    return Batch(tokens_BT[:, :-1], tokens_BT[:, 1:].contiguous())
+
+
+def our_update(config: RunConfig, precision: Precision, compiles: bool) -> Callable[[], object]:
+    model = build_model(config.model, VOCAB_SIZE).to(precision.device)
+    return Trainer(
+        model,
+        torch.compile(model) if compiles else model,
+        build_optimizers(config.optimizer, model, precision),
+        lambda step: 0.01,
+        lambda i, rows: random_batch(config, i).part(rows),
+        precision,
+        objective=choose_objective(config.model, model),
+        batch_size=config.train.batch_size,
+        max_gradient_norm=config.train.max_gradient_norm,
+    ).update
+
+
+def nanogpt_update(config: RunConfig, precision: Precision, folder: Path) -> Callable[[], object]:
+    """One update of nanoGPT's model, as its train.py makes it."""
+    spec = importlib.util.spec_from_file_location("nanogpt_model", folder / "model.py")
+    assert spec is not None
+    assert spec.loader is not None
+    nanogpt = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # where its data class looks for itself
+    spec.loader.exec_module(nanogpt)
+    names = {"block_size": "context_length", "n_layer": "n_layers", "n_head": "n_heads", "n_embd": "d_model"}
+    sizes = {theirs: getattr(config.model, ours) for theirs, ours in names.items()}
+    model = nanogpt.GPT(nanogpt.GPTConfig(vocab_size=VOCAB_SIZE, dropout=0.0, bias=True, **sizes)).to(precision.device)
+    optimizer = model.configure_optimizers(0.1, 6e-6, (0.9, 0.95), precision.device.type)
+    forward = torch.compile(model)
+    n_updates = 0
+
+    def update() -> None:
+        nonlocal n_updates
+        inputs_BT, targets_BT = random_batch(config, n_updates).to(precision.device)
+        n_updates += 1
+        with precision.autocast():
+            _, loss = forward(inputs_BT, targets_BT)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        loss.item()
+
+    return update
+
+
+def figures_of(kind: str, nanogpt: Path | None, overrides: list[str]) -> dict[str, float]:
+    """One row. For a process of its own, as the peak is that of the process."""
+    config = load_run_config(CONFIG, overrides)
+    precision = resolve_precision("auto", "auto")
+    torch.manual_seed(0)
+    if kind == "nanoGPT":
+        assert nanogpt is not None
+        update = nanogpt_update(config, precision, nanogpt)
+    else:
+        update = our_update(config, precision, compiles=kind == "compiled")
+    seconds = median([seconds_of(update) for _ in range(WARM_UP_UPDATES + UPDATES)][WARM_UP_UPDATES:])
+    is_gpu = precision.device.type == "cuda"
+    peak = torch.cuda.max_memory_allocated() / 1e9 if is_gpu else float("nan")
+    del update
+    n_tokens = config.train.batch_size * config.model.context_length
+    flops = n_tokens * cost_of(config.model, VOCAB_SIZE).training_flops_per_token.total
+    products = measure_flops_per_second(precision.device, precision.dtype)
+    return {
+        "tokens/s": n_tokens / seconds,
+        "an update (ms)": 1e3 * seconds,
+        "MFU (%)": 100 * flops / seconds / products,
+        "matrix products (TFLOP/s)": products / 1e12,
+        **({"peak (GB)": peak} if is_gpu else {}),
+    }

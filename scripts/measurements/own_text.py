@@ -1,0 +1,71 @@
+"""configs/own_text.yaml on a small text and a larger one, both made of what every checkout has at hand.
+
+Remakes: own text
+Takes: 20 minutes
+Needs: nothing
+
+The small text is Python's reference (the topics of `help()`), 466 kB in Python 3.11. The larger one adds this
+project's pages and code and, up to 5 MB, the modules of the standard library. Trains in float32 with AVX2 alone, as
+computers do that have nothing better.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sysconfig
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from pydoc_data.topics import topics
+
+from results import ROOT, Entry, machine
+from runs import AVX2, evaluation, pellucid
+
+from pellucid.training.metrics import read_rows
+
+LARGE_BYTES = 5_000_000
+
+
+def measure() -> Iterator[Entry]:
+    with tempfile.TemporaryDirectory() as folder:
+        figures = {name: trained(name, texts, Path(folder)) for name, texts in small_and_large(topics).items()}
+    yield Entry("own text", figures, ["own_text"], machine("AVX2"), "fp32")
+
+
+def small_and_large(topics: dict[str, str]) -> dict[str, dict[str, str]]:
+    """Texts by their titles."""
+    project = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.py")]
+    large = topics | texts_of(sorted(project), ROOT)
+    library = Path(sysconfig.get_paths()["stdlib"])
+    for name, text in texts_of(sorted(library.glob("*.py")), library).items():
+        if n_bytes(large) < LARGE_BYTES:
+            large[name] = text
+    return {"small": dict(topics), "large": large}
+
+
+def texts_of(files: Iterable[Path], root: Path) -> dict[str, str]:
+    return {"-".join(file.relative_to(root).parts): file.read_text(encoding="utf-8") for file in files}
+
+
+def n_bytes(texts: dict[str, str]) -> int:
+    return sum(len(text.encode()) for text in texts.values())
+
+
+def trained(name: str, texts: dict[str, str], folder: Path) -> dict[str, float]:
+    """Trains on a folder of these texts, in an order that mixes their kinds, so that every kind is held out."""
+    (folder / name).mkdir()
+    for title, text in texts.items():
+        file = f"{hashlib.sha256(title.encode()).hexdigest()[:8]}-{title}.txt"
+        (folder / name / file).write_text(text, encoding="utf-8")
+    run = folder / "checkpoints" / f"{name}-run"
+    overrides = [f"name={name}-run", f"corpus.files=[{name}/*.txt]", "train.precision=fp32"]
+    pellucid("train", "own_text", *overrides, folder=folder, environment=AVX2)
+    best, last = (evaluation(run, "--checkpoint", which, folder=folder) for which in ("best", "latest"))
+    return {
+        "MB": n_bytes(texts) / 1e6,
+        "steps": last["step"],
+        "minutes": read_rows(run / "metrics.jsonl")[-1]["elapsed_seconds"] / 60,
+        "best step": best["step"],
+        "bits per byte": best["bits_per_byte"],
+        "bits per byte at the last step": last["bits_per_byte"],
+    }

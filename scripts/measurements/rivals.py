@@ -1,0 +1,193 @@
+"""Pellucid and Hugging Face `transformers` at the same shape, and how two turns are compared.
+
+Both have GPT-2's design: learned positions, GELU, tied embeddings. Pellucid's has no biases, as is its default.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from timing import median_ratio, take_turns
+
+from pellucid.config.model import DecoderConfig, LearnedConfig
+from pellucid.cost.meter import Meter
+from pellucid.data.batches import Batch
+from pellucid.generation.engine import in_step
+from pellucid.generation.sampling import Sampling
+from pellucid.generation.writing import Writing
+from pellucid.kernels.products import with_faster_products
+from pellucid.model.build import build_model
+from pellucid.model.recompute import recompute_activations
+from pellucid.objectives.next_token import choose_objective
+from pellucid.runtime.precision import Precision
+from pellucid.training.optimizers import adamw
+from pellucid.training.trainer import Trainer
+
+NEW_TOKENS, TOP_K = 240, 50
+SECONDS_A_TURN = 1.5
+
+Turn = Callable[[], float]  # one measurement
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The shape of a model and of a batch."""
+
+    batch_size: int
+    context_length: int
+    vocab_size: int
+    d_model: int = 128
+    n_layers: int = 4
+    n_heads: int = 2
+
+    @property
+    def config(self) -> DecoderConfig:
+        return DecoderConfig(
+            context_length=self.context_length,
+            d_model=self.d_model,
+            n_layers=self.n_layers,
+            n_heads=self.n_heads,
+            position=LearnedConfig(type="learned"),
+        )
+
+    def hugging_face(self) -> Any:
+        import transformers  # here, as our own speed can be measured without it
+
+        transformers.logging.set_verbosity_error()
+        config = transformers.GPT2Config(
+            vocab_size=self.vocab_size,
+            n_positions=self.context_length,
+            n_embd=self.d_model,
+            n_layer=self.n_layers,
+            n_head=self.n_heads,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            bos_token_id=0,
+            eos_token_id=0,
+        )
+        config.loss_type = "ForCausalLM"  # its default, but it warns where nobody says so
+        return transformers.GPT2LMHeadModel(config)
+
+    def batch(self, i: int) -> Batch:
+        generator = torch.Generator().manual_seed(i)
+        shape = (self.batch_size, self.context_length + 1)
+        tokens_BT = torch.randint(self.vocab_size, shape, generator=generator)
+        return Batch(tokens_BT[:, :-1], tokens_BT[:, 1:])
+
+
+def tokens_per_second(work: Callable[[], int]) -> float:
+    """Repeats the work, which tells how many tokens it was, for a while."""
+    n_tokens, started = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - started) < SECONDS_A_TURN:
+        n_tokens += work()
+    return n_tokens / elapsed
+
+
+def pellucid_trainer(
+    shape: Shape, precision: Precision, *, accumulation: int = 1, checkpointing: bool = False
+) -> Trainer:
+    model = build_model(shape.config, shape.vocab_size).to(precision.device)
+    if checkpointing:
+        recompute_activations(model.blocks)
+    in_float32 = precision.dtype == torch.float32 and not checkpointing
+    forward = with_faster_products(model) if in_float32 else model  # as in training
+    if precision.device.type == "cuda":
+        forward = torch.compile(model)
+    return Trainer(
+        model,
+        forward,
+        adamw(model, lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1),
+        lambda step: 1.0,
+        lambda i, rows: shape.batch(i).part(rows),
+        precision,
+        objective=choose_objective(shape.config, model),
+        gradient_accumulation_steps=accumulation,
+        max_gradient_norm=1.0,
+    )
+
+
+def pellucid_training(shape: Shape, precision: Precision) -> Turn:
+    trainer = pellucid_trainer(shape, precision)
+    return partial(tokens_per_second, lambda: trainer.update().tokens)
+
+
+def calls_of_training(shape: Shape, precision: Precision) -> int:
+    """Operations of PyTorch that an update starts."""
+    trainer = pellucid_trainer(shape, precision)
+    trainer.update()  # the first one also makes the moments
+    with Meter() as meter:
+        trainer.update()
+    return meter.operations
+
+
+def hugging_face_training(shape: Shape, precision: Precision) -> Turn:
+    """The loop that its documentation shows: forward with labels, backward, clip, AdamW."""
+    model = shape.hugging_face().to(precision.device)
+    forward = torch.compile(model) if precision.device.type == "cuda" else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
+    step = 0
+
+    def update() -> int:
+        nonlocal step
+        tokens_BT = shape.batch(step).inputs_BT.to(precision.device)
+        step += 1
+        with precision.autocast():
+            loss = forward(input_ids=tokens_BT, labels=tokens_BT).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        loss.item()
+        return tokens_BT.numel()
+
+    return partial(tokens_per_second, update)
+
+
+def pellucid_steps(shape: Shape, device: torch.device) -> Callable[[], Iterator[None]]:
+    model, sampling = build_model(shape.config, shape.vocab_size).to(device), Sampling(top_k=TOP_K)
+
+    def steps() -> Iterator[None]:
+        writings = [Writing([0], NEW_TOKENS, sampling, seed=(0, i)) for i in range(shape.batch_size)]
+        return in_step(model, writings, stop_ids=())
+
+    return steps
+
+
+def pellucid_decoding(shape: Shape, device: torch.device) -> Turn:
+    steps = pellucid_steps(shape, device)
+    return partial(tokens_per_second, lambda: shape.batch_size * sum(1 for _ in steps()))
+
+
+def calls_of_decoding(shape: Shape, device: torch.device) -> int:
+    """Operations of PyTorch that a token starts, after the first, which reads the prompt, and a second, which packs."""
+    steps = pellucid_steps(shape, device)()
+    next(steps), next(steps)
+    with Meter() as meter:
+        next(steps)
+    return meter.operations
+
+
+def hugging_face_decoding(shape: Shape, device: torch.device) -> Turn:
+    model = shape.hugging_face().to(device).eval()
+    prompt_BT = torch.zeros(shape.batch_size, 1, dtype=torch.long, device=device)
+
+    def write() -> int:
+        settings = {"do_sample": True, "top_k": TOP_K, "min_new_tokens": NEW_TOKENS, "max_new_tokens": NEW_TOKENS}
+        written = model.generate(prompt_BT, attention_mask=torch.ones_like(prompt_BT), pad_token_id=0, **settings)
+        return int(written[:, 1:].numel())
+
+    return partial(tokens_per_second, write)
+
+
+def compare(ours: Turn, theirs: Turn, n_pairs: int) -> dict[str, float]:
+    """Medians of both, and the median ratio of neighbours."""
+    found = take_turns({"Pellucid": ours, "transformers": theirs}, n_pairs)
+    medians = {name: statistics.median(measured) for name, measured in found.items()}
+    return {**medians, "ratio": median_ratio(*found.values())}

@@ -1,0 +1,98 @@
+"""What each trick of configs/speedrun_shakespeare.yaml gains: the time to its loss with one of them off at a time.
+
+Remakes: speedrun_ablation
+Takes: 40 minutes
+Needs: tinyshakespeare.txt
+
+A run without a trick may need more steps. So each is tried with longer and longer schedules, 8 % longer each time,
+until the loss on the whole validation part is at most 1.8857 nats per character; the seconds are those of its updates.
+A line gives the medians over the seeds. Each run has a process to itself.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from results import ROOT, Entry
+
+from pellucid.config.load import load_run_config
+from pellucid.kernels.freed_memory import keep_freed_memory
+from pellucid.recipe import build_trainer, evaluate, prepare_data
+from pellucid.training import optimizers
+
+CONFIG = ROOT / "configs/speedrun_shakespeare.yaml"
+TARGET = 1.8857
+FEWEST_STEPS, LONGER, MOST_STEPS = 100, 1.08, 500
+
+ADAMW = "optimizer={type: adamw, lr: 4e-3, weight_decay: 0.1}"
+WARMUP = "schedule={type: warmup_stable_decay, warmup_steps: 10, decay_fraction: 0.5}"
+FULL = "nothing: the recipe as it is"
+WITHOUT = {
+    FULL: [],
+    "Muon; AdamW with warmup instead": [ADAMW, WARMUP],
+    "a short memory: momentum 0.95": ["optimizer.momentum=0.95"],
+    "the decay of the learning rate": ["schedule={type: constant}"],
+    "two wide layers; four of 128": ["model.n_layers=4", "model.d_model=128", "model.d_ff=512", "model.n_heads=2"],
+    "wide heads; six of 32": ["model.n_heads=6"],
+    "RoPE; learned positions": ["model.position={type: learned}"],
+    "RoPE's short clocks; base 10,000": ["model.position={type: rope}"],
+    "ReLU squared; GELU": ["model.activation=gelu"],
+    "zero projections": ["model.zero_init_projections=false"],
+    "wide first embeddings; 0.02": ["model.embedding_std=0.02"],
+    "QK-norm": ["model.qk_norm=false"],
+    "the soft cap of the logits": ["model.logit_soft_cap=null"],
+    "bfloat16; float32": ["train.precision=fp32"],
+    "explicit attention; fused": ["model.attention=fused"],
+    "Muon in batches; PyTorch's": ["PyTorch's Muon"],
+    "freed memory kept": ["freed memory goes back"],
+}
+
+
+def measure(text: Path, *, seeds: int = 2) -> Iterator[Entry]:
+    found: dict[str, list[tuple[int, float] | None]] = {}
+    for name, without in WITHOUT.items():
+        found[name] = []
+        for seed in range(seeds):
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+                found[name].append(process.submit(seconds_to_target, without, text.resolve(), seed).result())
+        print(name, found[name], flush=True)
+    yield Entry("speedrun_ablation", as_table(found), ["speedrun_shakespeare"])
+
+
+def as_table(found: dict[str, list[tuple[int, float] | None]]) -> dict[str, dict[str, Any]]:
+    """Medians over the seeds, beside the recipe as it is. A trick without which one seed never got there has none."""
+    table: dict[str, dict[str, Any]] = {}
+    for name, of_seeds in found.items():
+        arrived = [each for each in of_seeds if each]
+        if len(arrived) < len(of_seeds):
+            table[name] = {"steps": f"more than {MOST_STEPS}", "seconds": None, "times as long": None}
+        else:
+            steps, seconds = (median(each) for each in zip(*arrived, strict=True))
+            full = table.get(FULL, {"seconds": seconds})["seconds"]
+            table[name] = {"steps": steps, "seconds": seconds, "times as long": seconds / full}
+    return table
+
+
+def seconds_to_target(without: list[str], text_file: Path, seed: int) -> tuple[int, float] | None:
+    """Steps and seconds of the shortest schedule that gets there, or None."""
+    if "freed memory goes back" not in without:
+        keep_freed_memory()
+    if "PyTorch's Muon" in without:
+        optimizers.Muon = lambda *args, dtype, world, **settings: torch.optim.Muon(*args, **settings)
+    overrides = [f"corpus.files=[{text_file}]", f"seed={seed}", *(o for o in without if "=" in o)]
+    steps = FEWEST_STEPS
+    while steps <= MOST_STEPS:
+        config = load_run_config(CONFIG, [*overrides, f"train.steps={steps}"])
+        data = prepare_data(config, Path("data"))
+        trainer, _ = build_trainer(config, data)
+        seconds = sum(trainer.update().seconds for _ in range(steps))
+        if evaluate(config, data, trainer.model, trainer.precision).loss_nats_per_token <= TARGET:
+            return steps, seconds
+        steps = round(steps * LONGER)
+    return None

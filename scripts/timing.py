@@ -1,0 +1,28 @@
+"""How what is compared is timed: it takes turns, and the median over the turns counts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import TypeVar
+
+Key, Value = TypeVar("Key"), TypeVar("Value")
+
+
+def seconds_of(work: Callable[[], object], times: int = 1) -> float:
+    started = time.perf_counter()
+    for _ in range(times):
+        work()
+    return time.perf_counter() - started
+
+
+def take_turns(works: Mapping[Key, Callable[[], Value]], n: int) -> dict[Key, list[Value]]:
+    """What each returns in each of n rounds, so that a busy moment of the machine hits all. One more round warms up."""
+    rounds = [{name: work() for name, work in works.items()} for _ in range(n + 1)][1:]
+    return {name: [each[name] for each in rounds] for name in works}
+
+
+def median_ratio(ones: Sequence[float], others: Sequence[float]) -> float:
+    """The median of the ratios of neighbours."""
+    return median(a / b for a, b in zip(ones, others, strict=True))
