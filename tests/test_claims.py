@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from scripts.results import NUMBER, figure, read
 
+from experiments.conftest import own_code
 from pellucid.evaluation.answers import Share
-from pellucid.experiments.laws.power_laws import fit_law, frontier
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/claims.md"
@@ -248,10 +248,11 @@ def _() -> Answer:
 @claim("A fitted scaling law finds the loss that no model can beat")
 def _() -> Answer:
     flops, losses = (np.array(values("scaling", column=column)) for column in ("flops", "val_loss"))
+    scaling = own_code("scaling")
 
     def floor(chosen: np.ndarray) -> float:
-        best = chosen[frontier(flops[chosen], losses[chosen])]
-        return fit_law(flops[best][:, None], losses[best]).irreducible
+        best = chosen[scaling.frontier(flops[chosen], losses[chosen])]
+        return scaling.fit_law(flops[best][:, None], losses[best]).irreducible
 
     everything, cheapest = floor(np.arange(len(flops))), floor(np.argsort(flops, kind="stable")[:20])
     report = (ROOT / "docs/experiments/scaling/report.md").read_text(encoding="utf-8")

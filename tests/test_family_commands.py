@@ -79,12 +79,9 @@ def test_an_experiment_compares_all_types_of_models(write_config, pellucid):
         "base": "run.yaml",
         "runs": [{"label": name, "set": {"model": config_of(name)["model"]}} for name in ONE_OF_EACH_TYPE],
         "set": {"train.steps": 2},
-        "measures": {"contexts": [8], "gradient_norms": True},
         "figures": [
             {"type": "curves", "title": "Learning", "x": "flops"},
             {"type": "skills", "title": "Skills"},
-            {"type": "contexts", "title": "Contexts"},
-            {"type": "gradient_norms", "title": "Gradients"},
             {"type": "lines", "title": "Compute", "x": "flops", "y": "excess", "log_x": True},
         ],
     }

@@ -50,7 +50,7 @@ BUILDERS = {
     "trained.py": {"corpus"},
     "runs/evaluate_run.py": {"data_of_run"},
     "runs/cost_of_run.py": {"vocab_size_of"},
-    "experiments/measures.py": {"require_texts", "on_other_texts"},
+    "experiments/measures.py": {"require_texts", "other_texts"},
 }
 
 

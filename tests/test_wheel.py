@@ -42,7 +42,8 @@ def test_the_wheel_tells_who_made_it_for_what(wheel: Path):
     with ZipFile(wheel) as archive:
         name = f"pellucid-{__version__}.dist-info/METADATA"
         metadata = message_from_string(archive.read(name).decode())
-        assert {"pellucid/py.typed", "pellucid/configs/fables.yaml"} <= set(archive.namelist())
+        files = ("py.typed", "configs/fables.yaml", "configs/experiments/norms.yaml", "configs/experiments/norms.py")
+        assert {f"pellucid/{file}" for file in files} <= set(archive.namelist())
     assert (metadata["Version"], metadata["License-Expression"]) == (__version__, "MIT")
     assert metadata["Author"] == "The Pellucid authors"
 

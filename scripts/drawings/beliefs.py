@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from measurements.beliefs import beliefs_of
 from results import ROOT
 
-from pellucid.experiments.figures.style import new_figure
+from pellucid.figures import new_figure
 from pellucid.inspection.beliefs import Beliefs, Points
 from pellucid.trained import load_trained_run
 

@@ -13,8 +13,7 @@ import matplotlib
 from matplotlib.figure import Figure
 from results import ROOT, read
 
-from pellucid.experiments.figures.axis_numbers import log_axis, log_limits
-from pellucid.experiments.figures.style import STYLE, EndLabel, label_ends, line_style, new_figure
+from pellucid.figures import STYLE, EndLabel, label_ends, line_style, log_axis, log_limits, new_figure
 
 FILE = ROOT / "docs/family/context.png"
 

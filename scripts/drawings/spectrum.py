@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from results import ROOT
 
 from pellucid.config.languages import SumsConfig
-from pellucid.experiments.figures.style import PALETTE, new_figure
+from pellucid.figures import PALETTE, new_figure
 from pellucid.model.language_model import LanguageModel
 from pellucid.trained import TrainedModel, load_trained_run
 

@@ -9,11 +9,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 from measurements.frontier import RewardDistribution, frontier
 
-from pellucid.experiments.figures.axis_numbers import in_short
-from pellucid.experiments.figures.style import (
+from pellucid.figures import (
     FLOOR_STYLE,
     EndLabel,
     figure_of_lines,
+    in_short,
     label_ends,
     line_style,
     new_figure,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pellucid.config.experiment import MeasuresConfig, load_experiment
+from pellucid.config.experiment import load_experiment
 from pellucid.errors import ConfigError
 
 SMALL = """\
@@ -57,12 +57,3 @@ def test_a_fault_is_answered_with_file_line_and_key(tmp_path: Path, before, afte
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, SMALL.replace(before, after))
     assert str(caught.value).startswith(f"{tmp_path}/x.yaml{message}")
-
-
-def test_a_way_to_write_searches_or_draws(tmp_path: Path):
-    ways = "measures: {writing: {ways: [{label: a, beams: 4, top_k: 5}]}}\n"
-    with pytest.raises(ConfigError, match="beams search and draw nothing; leave them out, or the settings of drawing"):
-        load(tmp_path, SMALL + ways)
-    config, _ = load(tmp_path, SMALL + ways.replace(", top_k: 5", ""))
-    assert config.measures.writing.ways[0].beams == 4
-    assert MeasuresConfig.model_validate_json(config.measures.model_dump_json()) == config.measures

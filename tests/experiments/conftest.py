@@ -2,10 +2,21 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+import torch
 
+from pellucid.config.load import load_run_config
+from pellucid.experiments.measures import TrainedRun
+from pellucid.experiments.own_code import OwnCode
+from pellucid.model.build import build_model
+from pellucid.recipe import prepare_data
+from pellucid.runtime.precision import Precision
+from pellucid.trained import TrainedModel
 from tiny_run import VERSES
+
+SHIPPED = Path(__file__).parents[2] / "configs/experiments"
 
 BASE = """\
 name: base
@@ -39,3 +50,30 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_base: Callable[
     write_base(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The corpora that the tests of a worker share."""
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture
+def untrained(place: Path, data_root: Path) -> Callable[..., TrainedRun]:
+    """A run to be measured whose model is as it begins. `texts`: the changes of its other texts, by name."""
+
+    def built(*overrides: str, texts: dict[str, list[str]] | None = None) -> TrainedRun:
+        config = load_run_config(Path("base.yaml"), overrides)
+        data = prepare_data(config, data_root)
+        torch.manual_seed(0)
+        model = build_model(config.model, data.tokenizer.vocab_size).eval()
+        trained = TrainedModel(config, data.tokenizer, model, 0, data.fingerprint)
+        others = {name: load_run_config(Path("base.yaml"), [*overrides, *more]) for name, more in (texts or {}).items()}
+        return TrainedRun(trained, data, Precision(torch.device("cpu"), torch.float32), others)
+
+    return built
+
+
+def own_code(name: str) -> ModuleType:
+    """The NAME.py of a shipped experiment."""
+    return OwnCode(SHIPPED / f"{name}.py").module

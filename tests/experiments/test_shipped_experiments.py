@@ -1,20 +1,20 @@
-"""Every experiment that we ship runs, on a few tiny fables for a few steps.
+"""Every experiment that we ship runs, on a few tiny fables for a few steps, and its report says what its results say.
 
-The short form makes one variant of each kind, the long form all.
+The short form makes one variant of each kind, of those experiments that bring code of their own; the long form all.
 """
 
 import csv
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 
-from pellucid.config.experiment import load_experiment
-from pellucid.experiments import measures
-from pellucid.experiments.laws import bootstrap
 from pellucid.experiments.plan import plan_experiment
+from pellucid.experiments.report import _what_was_varied, paragraphs
 from pellucid.experiments.run_experiment import run_experiment
 from pellucid.experiments.worker import make_run
 from policy_run import make_policy_place
@@ -63,6 +63,12 @@ SMALLER = {  # instead of the values on a grid
     "train.steps": [2, 4, 8, 16],
     "schedule.warmup_steps": [0, 1],
 }
+SMALLER_CODE = {
+    "N_DOCUMENTS = 1000": "N_DOCUMENTS = 10",
+    "N_RESAMPLES = 200": "N_RESAMPLES = 2",  # to fit all 200 takes most of its time
+    "\nBEGINNINGS = 125": "\nBEGINNINGS = 1",
+    "\nSAMPLES = 4": "\nSAMPLES = 1",
+}
 SMALLEST = {"train.steps": [2, 8], "schedule.warmup_steps": [1], "objective.beta": [0.0, 0.1]}  # in the short form
 
 
@@ -90,7 +96,7 @@ def keep_one_of_each(experiment: dict[str, Any], what: Callable[[Any], Any]) -> 
             figure["only"] = [label for label in figure["only"] if label in labels]
 
 
-def shrunken(path: Path, reader: Path, soak: bool) -> tuple[str, list[str]]:
+def shrunken(path: Path, soak: bool, reader: Callable[[], Path]) -> tuple[str, list[str]]:
     """The experiment with one seed and small values on its grid; and overrides that shrink what it does not vary."""
     experiment = yaml.safe_load(path.read_text())
     for run in experiment.get("runs", []):
@@ -105,55 +111,17 @@ def shrunken(path: Path, reader: Path, soak: bool) -> tuple[str, list[str]]:
     if base["corpus"]["type"] != "fables":
         tiny = TINY_LANGUAGE
     if "start_from" in base:
-        tiny = TINY_AFTER_TRAINING | {"start_from": str(reader)}
+        tiny = TINY_AFTER_TRAINING | {"start_from": str(reader())}
         tiny |= TINY_ROLLOUTS if base["objective"]["type"] == "grpo" else {}
         experiment["measures"]["answers"] = 3
     experiment["seeds"] = experiment["seeds"][:1]
     for key in small.keys() & experiment.get("grid", {}).keys():
         experiment["grid"][key] = small[key]
-    if writing := experiment.get("measures", {}).get("writing"):
-        writing.update(beginnings=1, samples=1)
     varied = varied_keys(experiment)
     overrides = [
         f"{key}={value}" for key, value in tiny.items() if not any(f"{key}.".startswith(f"{each}.") for each in varied)
     ]
     return yaml.safe_dump(experiment, sort_keys=False), overrides
-
-
-def test_the_experiments_are_there():
-    names = [
-        "accumulation",
-        "belief",
-        "brackets",
-        "decoding",
-        "depth_and_heads",
-        "digits",
-        "experts",
-        "family",
-        "family_rates",
-        "grpo_beta",
-        "hops",
-        "in_context",
-        "linear_attention",
-        "looking_up",
-        "lora_ranks",
-        "norms",
-        "optimizers",
-        "positions",
-        "scaling",
-        "state_for_recall",
-        "sums",
-        "tokenizers",
-        "trees",
-    ]
-    assert [path.stem for path in SHIPPED] == names
-    assert all(load_experiment(path).config.name == path.stem for path in SHIPPED)
-
-
-@pytest.fixture(scope="module")
-def data_root(tmp_path_factory) -> Path:
-    """The experiments share the corpora that they prepare."""
-    return tmp_path_factory.mktemp("data")
 
 
 @pytest.fixture(scope="module")
@@ -166,13 +134,18 @@ def reader(data_root: Path) -> Path:
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_a_shipped_experiment_runs_in_a_shrunken_form(path: Path, tmp_path, data_root, reader, monkeypatch, soak):
+def test_a_shipped_experiment_runs_in_a_shrunken_form(path: Path, tmp_path, data_root, request, monkeypatch, soak):
+    code = path.with_suffix(".py")
+    if not soak and not code.exists():
+        pytest.skip("what it measures and draws, others do too: make soak")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(measures, "N_DOCUMENTS_OF_BELIEFS", 10)
-    if not soak:  # to fit all 200 takes most of its time
-        monkeypatch.setattr(bootstrap, "N_RESAMPLES", 2)
+    if code.exists():
+        text = code.read_text("utf-8")
+        for as_shipped, smaller in SMALLER_CODE.items():
+            text = text.replace(as_shipped, smaller)
+        (tmp_path / code.name).write_text(text, "utf-8")
     small = tmp_path / path.name
-    text, overrides = shrunken(path, reader, soak)
+    text, overrides = shrunken(path, soak, lambda: request.getfixturevalue("reader"))
     small.write_text(text)
     plan = plan_experiment(small, overrides)
     for run in plan.runs:  # in this process: starting one for each would take a minute
@@ -187,3 +160,18 @@ def test_a_shipped_experiment_runs_in_a_shrunken_form(path: Path, tmp_path, data
     images = {image.stem for image in (tmp_path / "report").glob("*.png")}
     assert len(images) == len(plan.config.figures), report
     assert all(f"{image}.png" in report for image in images)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+@pytest.mark.usefixtures("trained_before")
+def test_the_report_of_a_shipped_experiment_is_what_its_file_and_its_results_say(path: Path, tmp_path: Path):
+    """But for the figures, and what people wrote: `## What was varied` and the tables are made again."""
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    plan = plan_experiment(Path("configs/experiments") / path.name)
+    assert plan.config.name == path.stem
+    assert path.read_text("utf-8").startswith("# yaml-language-server: $schema=../experiment_schema.json\n")
+    folder = ROOT / "docs/experiments" / path.stem
+    numbers = pd.read_csv(folder / "results.csv", index_col="label")
+    _, heading, rest = (folder / "report.md").read_text("utf-8").partition("## What was varied")
+    made = "\n\n".join([*_what_was_varied(plan), *paragraphs(numbers, plan.own)])
+    assert made == heading + rest.partition("\n\n## Figures")[0]

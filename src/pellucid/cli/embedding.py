@@ -85,9 +85,9 @@ def draw_map(
 ) -> None:
     """Draw texts on a map, where similar ones are near each other."""
     with heavy_imports():
-        from pellucid.experiments.figures.embedding_map import require_picture, write_map
         from pellucid.inspection.build import embed_run, property_of_texts
         from pellucid.inspection.embed import layer_named
+        from pellucid.inspection.embedding_map import require_picture, write_map
         from pellucid.trained import load_trained_run
 
     require_picture(figure)

@@ -12,7 +12,6 @@ from pydantic import Field
 
 from pellucid.config.base import JSON_SCHEMA, Rule, Section
 from pellucid.config.faults import Places
-from pellucid.config.generation import WayConfig
 from pellucid.config.read import read_section
 
 # Dotted keys of a run config and their values: {model.n_layers: 2, optimizer: {type: sgd, lr: 0.1}}.
@@ -43,6 +42,7 @@ class BarsConfig(FigureSection):
 
     type: Literal["bars"]
     y: str = Field(description="column of results.csv, as excess or excess.recall")
+    label: str | None = Field(None, description="of its axis; left out: what Pellucid calls the column")
 
 
 class LinesConfig(FigureSection):
@@ -73,9 +73,7 @@ class SkillsConfig(FigureSection):
     """A table in colours: variants by skills."""
 
     type: Literal["skills"]
-    y: Literal["excess", "accuracy", "kind"] = Field(
-        "excess", description="kind: which kind of bracket closes, in a text from measures.texts"
-    )
+    y: Literal["excess", "accuracy"] = "excess"
     text: str | None = Field(None, description="a name from measures.texts; left out: the run's own text")
 
 
@@ -86,82 +84,25 @@ class SkillCurvesConfig(FigureSection):
     y: Literal["excess", "accuracy"] = "excess"
 
 
-class ContextsConfig(FigureSection):
-    """Loss at other context lengths than the trained one; needs measures.contexts."""
+class OwnConfig(FigureSection):
+    """A figure that `draw` draws, in the NAME.py beside this NAME.yaml."""
 
-    type: Literal["contexts"]
-
-
-class PlacesConfig(FigureSection):
-    """Loss at each place of a document, beside the floor; needs measures.places."""
-
-    type: Literal["places"]
-
-
-class TextsConfig(FigureSection):
-    """How often a skill is right on each of the other texts, a line per variant; needs measures.texts."""
-
-    type: Literal["texts"]
-    skill: str = Field(description="a skill, or the first word that several share, such as recall")
-
-
-class GradientNormsConfig(FigureSection):
-    """The first step's gradient by depth; needs measures.gradient_norms."""
-
-    type: Literal["gradient_norms"]
-
-
-class WaysConfig(FigureSection):
-    """A comparison of the ways to write; needs measures.writing."""
-
-    type: Literal["ways"]
-
-
-class ScalingConfig(FigureSection):
-    """Loss against compute, the fitted laws, and the known floor beside the fitted one."""
-
-    type: Literal["scaling"]
+    type: Literal["own"]
+    what: str = Field("", description="tells `draw` what to draw, if it draws several figures")
 
 
 FigureConfig = Annotated[
-    BarsConfig
-    | LinesConfig
-    | CurvesConfig
-    | SkillsConfig
-    | SkillCurvesConfig
-    | ContextsConfig
-    | PlacesConfig
-    | TextsConfig
-    | GradientNormsConfig
-    | WaysConfig
-    | ScalingConfig,
+    BarsConfig | LinesConfig | CurvesConfig | SkillsConfig | SkillCurvesConfig | OwnConfig,
     Field(discriminator="type"),
 ]
 
 
-class WritingConfig(Section):
-    """Texts that the trained model writes in several ways from first sentences of fables, judged by the grammar."""
-
-    beginnings: int = Field(100, ge=1, description="how many first sentences")
-    samples: int = Field(4, ge=1, description="texts drawn for each of them; a search finds one")
-    ways: Annotated[tuple[WayConfig, ...], Field(strict=False, min_length=1)]
-
-
 class MeasuresConfig(Section):
-    """Measures of each run besides its loss."""
+    """Measures of each run besides its loss. Others stand in the NAME.py beside this NAME.yaml."""
 
-    contexts: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = Field(
-        (), description="context lengths at which the trained model is evaluated again"
-    )
     texts: dict[str, Changes] = Field(
         {}, description="other texts to score the trained model on: a name, and the keys of the corpus that differ"
     )
-    places: bool = Field(False, description="the loss at each place of a document, beside the floor")
-    beliefs: bool = Field(
-        False, description="how well a linear map reads the beliefs about the hidden state from each layer; for hidden"
-    )
-    gradient_norms: bool = Field(False, description="the gradient's norm in each block, at the first step")
-    writing: WritingConfig | None = Field(None, description="ways to write, compared; for fables only")
     answers: int | None = Field(
         None, ge=1, description="held-out instructions that the trained model answers; for corpus instructions only"
     )

@@ -17,7 +17,9 @@ from pellucid.config.languages import DrawnSection
 from pellucid.config.load import load_run_config
 from pellucid.config.overrides import Change, parse_override
 from pellucid.config.run import RunConfig
+from pellucid.config.shipped import find_config
 from pellucid.errors import ConfigError
+from pellucid.experiments.own_code import OwnCode, OwnFile
 
 PLAN_FILE = "plan.json"
 MOST_CHARACTERS_OF_A_FOLDER_NAME = 60
@@ -28,7 +30,7 @@ class PlannedRun(Section):
     """One run of an experiment: a variant with one seed. plan.json stores it for the run's process.
 
     label: the variant.   overrides: the values of the dotted keys in which the variants differ.
-    texts: the run's config with each corpus of `measures.texts`, by name.
+    texts: the run's config with each corpus of `measures.texts`, by name.   own: the experiment's own code.
     """
 
     label: str
@@ -37,11 +39,17 @@ class PlannedRun(Section):
     config: RunConfig
     measures: MeasuresConfig
     texts: dict[str, RunConfig] = Field({})
+    own: OwnFile | None = None
 
     @property
     def corpus_key(self) -> str:
         """A key that is equal for runs with the same corpus and tokenizer."""
         return self.config.corpus.model_dump_json() + self.config.tokenizer.model_dump_json()
+
+    @property
+    def what_decides(self) -> tuple[RunConfig, MeasuresConfig, str]:
+        """All that decides the result: after an edit of any, it is made again."""
+        return self.config, self.measures, self.own.sha256 if self.own else ""
 
     def directory(self, experiment: Path) -> Path:
         """The run's folder, named by label, seed and a hash of the config, so that no run finds another's state."""
@@ -53,11 +61,12 @@ class PlannedRun(Section):
 class Plan:
     """An experiment and all its runs: variants in the order of the file, with all seeds of each.
 
-    source: its file; overrides: `key=value` from the command line, applied to every run.
+    source: its file; overrides: `key=value` from the command line, applied to every run; own: its own code.
     """
 
     config: ExperimentConfig
     source: Path
+    own: OwnCode
     overrides: tuple[str, ...]
     runs: tuple[PlannedRun, ...]
 
@@ -73,10 +82,12 @@ def plan_experiment(file: Path, overrides: Sequence[str] = ()) -> Plan:
     """The plan in an experiment's file. A run's config is the base config changed by `set`, variant, seed, overrides.
 
     Raises ConfigError, with the line in the experiment's file, for an invalid config, for runs that are equal or have
-    equal names, and for figures of variants that do not exist.
+    equal names, and for figures of variants that do not exist; and as `OwnCode` does.
     """
     experiment = load_experiment(file)
     config = experiment.config
+    own = OwnCode(find_config(file).with_suffix(".py"))
+    own.require_for(config)
     variants = _variants(experiment)
     varied_keys = list(dict.fromkeys(change.key for variant in variants for change in variant.changes))
     common = [parse_override("checkpoint.snapshots=0")]  # those of many runs would fill the disk
@@ -109,10 +120,11 @@ def plan_experiment(file: Path, overrides: Sequence[str] = ()) -> Plan:
             config=run_config,
             measures=config.measures,
             texts=texts,
+            own=own.file,
         )
         runs.append(run)
     _require_different(config, runs)
-    return Plan(config, file, tuple(overrides), tuple(runs))
+    return Plan(config, file, own, tuple(overrides), tuple(runs))
 
 
 def _variants(experiment: LoadedExperiment) -> list[Variant]:
@@ -173,10 +185,6 @@ def _require_measurable(run: RunConfig, measures: MeasuresConfig, texts: Mapping
     if measures.answers and corpus != "instructions":
         what = f"{corpus} asks no questions whose answers could be judged"
         raise ConfigError("measures.answers", what, "leave it out, or use corpus.type instructions")
-
-    if measures.beliefs and corpus != "hidden":
-        what = f"{corpus} has no hidden states to believe in"
-        raise ConfigError("measures.beliefs", what, "leave it out, or use corpus.type hidden")
     for name, other in texts.items():
         where = f"measures.texts.{name}"
         if other.model_dump(exclude={"corpus"}) != run.model_dump(exclude={"corpus"}):

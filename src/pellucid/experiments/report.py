@@ -3,7 +3,9 @@
 import os
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from math import inf, isnan
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from pellucid.config.experiment import ExperimentConfig
 from pellucid.cost.step_time import duration
 from pellucid.errors import ConfigError, DataError, Fix, Option
 from pellucid.experiments.figures.draw import draw
+from pellucid.experiments.own_code import OwnCode
 from pellucid.experiments.plan import Plan
 from pellucid.experiments.results import Failure, RunResult, write_whole
 from pellucid.experiments.table import numbers_of
@@ -28,7 +31,9 @@ CONCLUSION = re.compile(r"^## What it shows[ \t]*\n.*?(?=^## |\Z)", re.MULTILINE
 
 Write = Callable[[float], str]  # the number format of a column
 
-COLUMNS: dict[str, tuple[str, Write]] = {  # by heading: the column of results.csv
+Columns = dict[str, tuple[str, Write]]  # by heading: the column of results.csv
+
+COLUMNS: Columns = {
     "parameters": ("parameters", "{:,.0f}".format),
     "trained": ("trained_parameters", "{:,.0f}".format),
     "training FLOPs": ("flops", "{:.2e}".format),
@@ -39,7 +44,7 @@ COLUMNS: dict[str, tuple[str, Write]] = {  # by heading: the column of results.c
     "seconds": ("seconds", "{:.0f}".format),
 }
 
-ANSWERS: dict[str, tuple[str, Write]] = {  # the same for answers to instructions
+ANSWERS: Columns = {
     "whole fables": ("answers.whole", "{:.1%}".format),
     "obey": ("answers.obeys", "{:.1%}".format),
     "reward": ("answers.reward", "{:.3f}".format),
@@ -88,8 +93,8 @@ def write_report(
         config.question.strip(),
         *([conclusion] if conclusion else []),
         *_what_was_varied(plan),
-        *_what_was_found(results),
-        *_figures(config, results, folder, note),
+        *_what_was_found(results, plan.own),
+        *_figures(plan, results, folder, note),
         *_what_failed(plan, outcomes),
         *_how_to_reproduce_it(plan, results),
     ]
@@ -120,9 +125,13 @@ def interval_of_mean(values_N: NDArray[np.float64]) -> tuple[float, float]:
     """
     if len(values_N) < FEWEST_FOR_INTERVAL:
         return values_N.min(), values_N.max()
-    samples_BN = np.random.default_rng(0).choice(values_N, (10_000, len(values_N)))
-    low, high = np.quantile(samples_BN.mean(axis=1), (0.025, 0.975))
+    low, high = np.quantile(values_N[_draws(len(values_N))].mean(axis=1), (0.025, 0.975))
     return low, high
+
+
+@cache
+def _draws(n: int) -> NDArray[np.int64]:
+    return np.random.default_rng(0).choice(n, (10_000, n))
 
 
 def _what_was_varied(plan: Plan) -> list[str]:
@@ -157,60 +166,77 @@ def _seeds(plan: Plan) -> str:
     )
 
 
-def _what_was_found(results: Sequence[RunResult]) -> list[str]:
+def _what_was_found(results: Sequence[RunResult], own: OwnCode) -> list[str]:
     if not results:
         return ["## Results", "No run is finished."]
-    numbers = pd.DataFrame([numbers_of(run) for run in results], index=[run.label for run in results], dtype=float)
-    has = set(numbers.columns[numbers.notna().any()])
-    columns_of_loss, of_answers = ({h: c for h, c in columns.items() if c[0] in has} for columns in (COLUMNS, ANSWERS))
+    rows = [numbers_of(run) for run in results]
+    return paragraphs(pd.DataFrame(rows, index=[run.label for run in results], dtype=float), own)
+
+
+def paragraphs(numbers: pd.DataFrame, own: OwnCode) -> list[str]:
+    """The tables of results.csv: `numbers` has a row for each run, named by its variant, and those columns."""
     text = "Loss is in nats per token, over the whole validation part"
     if floors := sorted({f"{floor:.4f}" for floor in numbers.floor.dropna()}):
         text += f"; excess is how far it lies above the floor, the entropy of the text ({' or '.join(floors)})"
-    parts = ["## Results", f"{text}.", _variants(numbers, columns_of_loss)]
-    if of_answers:
-        parts += [
-            "## Answers",
-            "Held-out instructions, answered once each, at temperature 1. The grammar says whether an answer is a "
-            "whole fable and whether it is as asked; each is worth half a point of reward. KL is the divergence from "
-            "the model that the run started from, in nats per answer.",
-            _variants(numbers, of_answers),
-        ]
-    if of_layers := max((list(run.beliefs) for run in results), key=len):  # in the order of the deepest model
-        parts += [
-            "## Beliefs",
-            "How much of the beliefs about the hidden state a linear map reads from each layer, in documents that it "
-            "was not fitted on (R²); and what the last symbols tell.",
-            _variants(numbers, {layer: (f"beliefs.{layer}", "{:.3f}".format) for layer in of_layers}),
-        ]
+    return [
+        *["## Results", f"{text}.", variants_table(numbers, _measured(numbers, COLUMNS))],
+        *_about_answers(numbers),
+        *own.tables(numbers),
+        *_about_skills(numbers),
+        *_about_other_texts(numbers),
+    ]
+
+
+def _measured(numbers: pd.DataFrame, columns: Columns) -> Columns:
+    """The columns in which at least one run has a number."""
+    return {h: column for h, column in columns.items() if column[0] in numbers and numbers[column[0]].notna().any()}
+
+
+def _about_answers(numbers: pd.DataFrame) -> list[str]:
+    if not (columns := _measured(numbers, ANSWERS)):
+        return []
+    return [
+        "## Answers",
+        "Held-out instructions, answered once each, at temperature 1. The grammar says whether an answer is a "
+        "whole fable and whether it is as asked; each is worth half a point of reward. KL is the divergence from "
+        "the model that the run started from, in nats per answer.",
+        variants_table(numbers, columns),
+    ]
+
+
+def _about_skills(numbers: pd.DataFrame) -> list[str]:
     skills = [c.removeprefix("excess.") for c in numbers if c.startswith("excess.") and "@" not in c]
-    certain = [skill for skill in skills if f"accuracy.{skill}" in has]  # at least once, one token was possible
-    if skills:
-        parts += [
-            "## Skills",
-            "What each skill costs above the floor, in nats per document:",
-            _variants(numbers, {skill: (f"excess.{skill}", "{:.3f}".format) for skill in skills}),
-            "How often the most likely token is right where only one is possible:",
-            _variants(numbers, {skill: (f"accuracy.{skill}", "{:.1%}".format) for skill in certain}),
-        ]
-    if skills and any("skills" in row for run in results for row in run.curve):  # not where rewards were evaluated
+    if not skills:
+        return []
+    right = _measured(numbers, {skill: (f"accuracy.{skill}", "{:.1%}".format) for skill in skills})
+    parts = [
+        "## Skills",
+        "What each skill costs above the floor, in nats per document:",
+        variants_table(numbers, {skill: (f"excess.{skill}", "{:.3f}".format) for skill in skills}),
+        "How often the most likely token is right where only one is possible:",
+        variants_table(numbers, right),
+    ]
+    if steps := {skill: f"half.{skill}" for skill in right if f"half.{skill}" in numbers}:
         parts += [
             "The step of the first evaluation at which half of these were right, seed by seed (– means never):",
-            _seed_by_seed(numbers, {skill: f"half.{skill}" for skill in certain if f"half.{skill}" in numbers}),
+            _seed_by_seed(numbers, steps),
         ]
-    for text in dict.fromkeys(text for run in results for text in run.texts):
-        start, end = "accuracy.", f"@{text}"
-        of_text = [c[len(start) : -len(end)] for c in numbers if c.startswith(start) and c.endswith(end) and c in has]
-        is_own = all(numbers[f"{start}{skill}{end}"].equals(numbers.get(f"{start}{skill}")) for skill in of_text)
-        if not is_own:
-            parts += [
-                f"How often the most likely token is right on other texts, {text}:",
-                _variants(numbers, {skill: (f"{start}{skill}{end}", "{:.1%}".format) for skill in of_text}),
-            ]
-        if of_kinds := [c for c in numbers if c.startswith("kind.") and c.endswith(end)]:
-            parts += [
-                f"How often the right kind is the likeliest of the brackets that close, {text}:",
-                _variants(numbers, {c[len("kind.") : -len(end)]: (c, "{:.1%}".format) for c in of_kinds}),
-            ]
+    return parts
+
+
+def _about_other_texts(numbers: pd.DataFrame) -> list[str]:
+    parts = []
+    columns_of: dict[str, Columns] = defaultdict(dict)
+    for column in numbers:
+        kind, _, skill = column.partition(".")
+        skill, at, text = skill.partition("@")
+        if kind == "accuracy" and at:
+            columns_of[text][skill] = (column, "{:.1%}".format)
+    for text, columns in columns_of.items():
+        measured = _measured(numbers, columns)
+        if not all(numbers[c].equals(numbers.get(f"accuracy.{skill}")) for skill, (c, _) in measured.items()):
+            sentence = f"How often the most likely token is right on other texts, {text}:"
+            parts += [sentence, variants_table(numbers, measured)]
     return parts
 
 
@@ -223,7 +249,7 @@ def _seed_by_seed(numbers: pd.DataFrame, columns: dict[str, str]) -> str:
     return table(["variant", *columns], rows)
 
 
-def _variants(numbers: pd.DataFrame, columns: dict[str, tuple[str, Write]]) -> str:
+def variants_table(numbers: pd.DataFrame, columns: Columns) -> str:
     """A table with a row per variant, and the mean and interval over its runs in each column."""
     rows = [
         [label, *(mean_and_interval(runs[column], write) for column, write in columns.values())]
@@ -232,15 +258,13 @@ def _variants(numbers: pd.DataFrame, columns: dict[str, tuple[str, Write]]) -> s
     return table(["variant", *columns], rows)
 
 
-def _figures(
-    config: ExperimentConfig, results: Sequence[RunResult], folder: Path, note: Callable[[str], None]
-) -> list[str]:
-    parts = ["## Figures"] if config.figures else []
-    for figure in config.figures:
+def _figures(plan: Plan, results: Sequence[RunResult], folder: Path, note: Callable[[str], None]) -> list[str]:
+    parts = ["## Figures"] if plan.config.figures else []
+    for figure in plan.config.figures:
         parts.append(f"### {figure.title}")
         try:
-            drawing = draw(figure, config, results, folder)
-        except ValueError as error:
+            drawing = draw(figure, plan, results, folder)
+        except (ValueError, ConfigError) as error:
             parts.append(f"Not drawn: {error}.")
             note(f"warning: figure '{figure.title}' is not drawn: {error}")
             continue

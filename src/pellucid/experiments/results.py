@@ -23,14 +23,10 @@ class RunResult(Section):
     flops: of the whole training; tokens: read in training. Losses are nats per token over the whole validation part.
     skills: excess (nats per document) and accuracy of each skill, where the truth is known.
     curve: the rows of metrics.jsonl with an evaluation; without val_loss, unless that was the loss of text.
-    contexts: excess or, where no truth is known, loss at other context lengths, as pairs (length, nats per token).
     texts: excess and accuracy of each skill on other texts, by the text's name.
-    places: mean nats at each place of a document, by who guesses: the model, the truth, known strategies.
-    beliefs: R² of the beliefs read from each layer, and of guesses from the last symbols (see inspection/beliefs.py).
-    gradient_norms: of each block at the first step, first block first.
-    writing: judgements (see evaluation/written.py) of the texts written in each way, by its label.
     answers: figures of the answers to held-out instructions (see evaluation/answers.py), by name.
     trained_parameters: for a run that starts from another, all or those of its adapter.
+    measured: what the experiment's own `measure` returns (see own_code.py).
     """
 
     label: str
@@ -47,14 +43,10 @@ class RunResult(Section):
     excess: float | None
     skills: Skills = Field({})
     curve: list[Row] = Field([])
-    contexts: list[tuple[int, float]] = Field([], strict=False)
     texts: dict[str, Skills] = Field({})
-    places: dict[str, list[float]] = Field({})
-    beliefs: dict[str, float] = Field({})
-    gradient_norms: list[float] = Field([])
-    writing: dict[str, dict[str, float | None]] = Field({})
     answers: dict[str, float | None] = Field({})
     trained_parameters: int | None = None
+    measured: dict[str, Any] = Field({})
 
     @property
     def excess_fraction(self) -> float | None:
@@ -65,10 +57,12 @@ class RunResult(Section):
     def half_right(self) -> dict[str, int | None]:
         """The step of the first evaluation at which half of a skill's cases were right, by skill; None if never.
 
-        Models learn a skill suddenly, at a random time: a mean at a fixed step would hide that.
+        Empty if they were evaluated only at the end. Models learn a skill suddenly, at a random time: a mean at a fixed
+        step would hide that.
         """
         rows = [row for row in self.curve if "skills" in row]
-        return {skill: next((row["step"] for row in rows if _is_half_right(row, skill)), None) for skill in self.skills}
+        skills = self.skills if rows else {}
+        return {skill: next((row["step"] for row in rows if _is_half_right(row, skill)), None) for skill in skills}
 
 
 def _is_half_right(row: Row, skill: str) -> bool:
@@ -105,7 +99,7 @@ def read_result(run_dir: Path, run: PlannedRun) -> RunResult | None:
         finished = FinishedRun.model_validate_json((run_dir / RESULT_FILE).read_bytes())
     except (OSError, ValueError):
         return None
-    if (finished.run.config, finished.run.measures) != (run.config, run.measures):
+    if finished.run.what_decides != run.what_decides:
         return None
     return finished.result.model_copy(update={"label": run.label, "overrides": run.overrides})
 

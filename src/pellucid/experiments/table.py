@@ -10,10 +10,14 @@ import pandas as pd
 from pellucid.experiments.plan import PlannedRun
 from pellucid.experiments.results import Failure, RunResult, Skills
 
-# Axis labels of the columns, with units.
-AXIS_LABELS = {
+COLUMNS_OF_EVERY_RUN = (
+    *("parameters", "non_embedding_parameters", "flops", "tokens", "seconds"),
+    *("val_loss", "floor", "excess", "excess_fraction", "bits_per_byte"),
+)
+AXIS_LABELS = {  # with units
     "parameters": "parameters",
     "non_embedding_parameters": "parameters without the embeddings",
+    "trained_parameters": "parameters that are trained",
     "flops": "training compute (FLOP)",
     "tokens": "training tokens",
     "seconds": "training time (seconds)",
@@ -22,49 +26,33 @@ AXIS_LABELS = {
     "excess": "excess over the floor (nats per token)",
     "excess_fraction": "excess over the floor (% of the floor)",
     "bits_per_byte": "validation loss (bits per byte)",
-}
-# Those of columns that only some experiments have.
-AXIS_LABELS_OF_SOME = {
-    "trained_parameters": "parameters that are trained",
     "answers.whole": "answers that are whole fables (%)",
     "answers.obeys": "answers that do as they are told (%)",
     "answers.distinct": "answers that differ from all others (%)",
     "answers.reward": "mean reward of an answer",
     "answers.kl": "KL divergence from the start (nats per answer)",
 }
-# Those of columns for a skill, a context length or a way to write, such as excess.recall.
-AXIS_LABELS_OF_PARTS = {
+AXIS_LABELS_BY_SKILL = {
     "excess": "excess in {} (nats per document)",
     "accuracy": "{}: right where one token is possible (%)",
-    "kind": "{}: right among the brackets that close (%)",
     "half": "first step with half of {} right",
-    "contexts": "excess or loss at context {} (nats per token)",
-    "beliefs": "share of the beliefs read from {} (R²)",
-    "whole": "whole fables, written with {} (%)",
-    "morals": "different morals, written with {}",
-    "distance": "distance of the morals from the truth, written with {} (%)",
-    "surprise": "surprise of the whole fables, written with {} (nats)",
 }
 
 
 def axis_label(column: str) -> str:
-    """The axis label of a column, with its unit; a key of the run config is its own label."""
-    if column in AXIS_LABELS_OF_SOME:
-        return AXIS_LABELS_OF_SOME[column]
-    kind, _, part = column.partition(".")
-    return AXIS_LABELS_OF_PARTS.get(kind, column).format(part) if part else AXIS_LABELS.get(column, column)
-
-
-def is_measured(column: str) -> bool:
-    """Whether the column is measured; otherwise the runs set it, like optimizer.lr."""
-    columns = {**AXIS_LABELS, **AXIS_LABELS_OF_SOME}
-    return column in columns or column.partition(".")[0] in AXIS_LABELS_OF_PARTS
+    """The axis label of a column, with its unit; other columns and keys of the run config are their own label."""
+    kind, _, skill = column.partition(".")
+    return (
+        AXIS_LABELS_BY_SKILL[kind].format(skill)
+        if skill and kind in AXIS_LABELS_BY_SKILL
+        else AXIS_LABELS.get(column, column)
+    )
 
 
 def is_share(column: str) -> bool:
     """Whether the column is a fraction, to be shown in percent."""
     shares = ("excess_fraction", "answers.whole", "answers.obeys", "answers.distinct")
-    return column in shares or column.startswith(("accuracy.", "kind.", "whole.", "distance."))
+    return column in shares or column.startswith("accuracy.")
 
 
 def numbers_of(result: RunResult) -> dict[str, float | None]:
@@ -74,18 +62,15 @@ def numbers_of(result: RunResult) -> dict[str, float | None]:
         (skill, text, figures) for text, of in result.texts.items() for skill, figures in with_families(of).items()
     ]
     return {
-        **{column: getattr(result, column) for column in AXIS_LABELS},
+        **{column: getattr(result, column) for column in COLUMNS_OF_EVERY_RUN},
         **{f"excess.{skill}": figures.get("excess_nats_per_document") for skill, figures in skills.items()},
         **{f"accuracy.{skill}": figures.get("accuracy") for skill, figures in skills.items()},
         **{f"excess.{skill}@{text}": figures["excess_nats_per_document"] for skill, text, figures in elsewhere},
         **{f"accuracy.{skill}@{text}": figures["accuracy"] for skill, text, figures in elsewhere},
-        **{f"kind.{skill}@{text}": figures["kind"] for skill, text, figures in elsewhere if "kind" in figures},
         **{f"half.{skill}": step for skill, step in result.half_right.items()},
-        **{f"contexts.{length}": value for length, value in result.contexts},
-        **{f"beliefs.{name}": value for name, value in result.beliefs.items()},
         **{f"answers.{name}": value for name, value in result.answers.items()},
         **({} if result.trained_parameters is None else {"trained_parameters": result.trained_parameters}),
-        **{f"{what}.{way}": value for way, figures in result.writing.items() for what, value in figures.items()},
+        **{name: value for name, value in result.measured.items() if value is None or isinstance(value, (int, float))},
     }
 
 
@@ -102,11 +87,9 @@ def with_families(skills: Skills) -> Skills:
 
 def _together(parts: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
     table = pd.DataFrame(parts, dtype=float)
-    together: dict[str, float | None] = {"excess_nats_per_document": table.excess_nats_per_document.sum()}
-    for share in table.columns.intersection(["accuracy", "kind"]):
-        weights = table.share_of_tokens[table[share].notna()]
-        together[share] = (table[share] * weights).sum() / weights.sum() if weights.sum() else None
-    return together
+    weights = table.share_of_tokens[table.accuracy.notna()]
+    accuracy = (table.accuracy * weights).sum() / weights.sum() if weights.sum() else None
+    return {"excess_nats_per_document": table.excess_nats_per_document.sum(), "accuracy": accuracy}
 
 
 def results_csv(runs: Sequence[PlannedRun], outcomes: Sequence[RunResult | Failure]) -> str:
@@ -176,36 +159,3 @@ def floor_of(result: RunResult, column: str) -> float:
     if column not in ("val_loss", "bits_per_byte") or result.floor is None:
         return float("nan")
     return number_of(result, column) * result.floor / result.val_loss
-
-
-def at_equal_steps(points: pd.DataFrame, variant: str) -> pd.DataFrame:
-    """The points with x averaged over the seeds of a variant, so that y can be averaged step by step.
-
-    x may be the tokens read, which differ between seeds at the same step, as rows differ in length.
-    """
-    return points.assign(x=points.groupby([variant, "step"], sort=False).x.transform("mean"))
-
-
-def mean_lines(points: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """A line per label of the points (label, seed, x, y): for each x the mean, min and max of y over the seeds.
-
-    An x that only some seeds have is left out, as the mean would jump.
-    """
-    lines = {}
-    for label, seeds in points.groupby("label", sort=False):
-        line = seeds.groupby("x").y.agg(["mean", "min", "max", "count"])
-        if len(line := line[line["count"] == seeds.seed.nunique()]):
-            lines[label] = line
-    return lines
-
-
-def seeds_in_words(
-    results: Sequence[RunResult], mark: str = "line", spread: str = "and the band is their range"
-) -> str:
-    """A sentence for captions: how many seeds each mark averages, and what shows their spread."""
-    counts = pd.Series([run.label for run in results]).value_counts()
-    fewest, most = counts.min(), counts.max()
-    if most == 1:
-        return f"Each {mark} is one run, of one seed."
-    many = f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
-    return f"Each {mark} is the mean over {many}, {spread}."

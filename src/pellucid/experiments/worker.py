@@ -13,17 +13,10 @@ import torch
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import read_checkpoint
 from pellucid.cost.build import cost_of, training_flops
-from pellucid.errors import RunInUseError
+from pellucid.errors import ConfigError, RunInUseError
 from pellucid.evaluation.loss import Evaluation
-from pellucid.experiments.measures import (
-    answers_to_instructions,
-    at_context_lengths,
-    at_each_place,
-    beliefs_in_each_layer,
-    first_gradient_norms,
-    on_other_texts,
-    ways_to_write,
-)
+from pellucid.experiments.measures import TrainedRun, answers_to_instructions, on_other_texts
+from pellucid.experiments.own_code import OwnCode
 from pellucid.experiments.plan import PLAN_FILE, PlannedRun
 from pellucid.experiments.results import Row, RunResult, write_result
 from pellucid.objectives.task import Validation
@@ -49,10 +42,11 @@ def work(run_dir: Path, data_root: Path) -> int | None:
 
 def make_run(run: PlannedRun, run_dir: Path, data_root: Path) -> int | None:
     """Train, evaluate, measure, and write result.json. Returns and raises as `work` does."""
+    own = _own_code(run)
     outcome = _train_when_free(run, data_root, run_dir)
     if outcome.evaluation is None:
         return outcome.stopped_by
-    write_result(run_dir, run, _result(run, data_root, run_dir, outcome.evaluation))
+    write_result(run_dir, run, _result(run, own, data_root, run_dir, outcome.evaluation))
     return None
 
 
@@ -69,9 +63,9 @@ def _train_when_free(run: PlannedRun, data_root: Path, run_dir: Path) -> Outcome
             time.sleep(0.5)
 
 
-def _result(run: PlannedRun, data_root: Path, run_dir: Path, evaluation: Validation) -> RunResult:
+def _result(run: PlannedRun, own: OwnCode, data_root: Path, run_dir: Path, evaluation: Validation) -> RunResult:
     """The result of a trained run; its loss is always that of the validation text, as it was in training."""
-    config, measures = run.config, run.measures
+    config = run.config
     rows = read_rows(run_dir / "metrics.jsonl")
     directory = find_step_directory(run_dir, "latest")
     trained = load_trained_model(directory)
@@ -79,8 +73,10 @@ def _result(run: PlannedRun, data_root: Path, run_dir: Path, evaluation: Validat
     vocab_size = data.tokenizer.vocab_size
     parts = cost_of(config.model, vocab_size).parameters
     precision = resolve_precision(config.train.device, config.train.precision)
+    trained.model.to(precision.device)
+    to_measure = TrainedRun(trained, data, precision, run.texts)
     if not isinstance(evaluation, Evaluation):  # of answers
-        evaluation = evaluate(config, data, trained.model.to(precision.device), precision)
+        evaluation = evaluate(config, data, trained.model, precision)
     return RunResult(
         label=run.label,
         seed=run.seed,
@@ -96,15 +92,19 @@ def _result(run: PlannedRun, data_root: Path, run_dir: Path, evaluation: Validat
         excess=evaluation.excess_nats_per_token,
         skills={} if evaluation.skills is None else evaluation.skills.to_json(),
         curve=[row if config.reads_text else _without_loss(row) for row in rows if "val_loss" in row],
-        contexts=at_context_lengths(trained, data, precision, measures.contexts),
-        texts=on_other_texts(trained, data, precision, run.texts),
-        places=at_each_place(trained, data, precision) if measures.places else {},
-        beliefs=beliefs_in_each_layer(trained, precision) if measures.beliefs else {},
-        gradient_norms=first_gradient_norms(config, data) if measures.gradient_norms else [],
-        writing=ways_to_write(trained, precision, measures.writing) if measures.writing else {},
-        answers=answers_to_instructions(trained, precision, measures.answers) if measures.answers else {},
+        texts=on_other_texts(to_measure),
+        answers=answers_to_instructions(to_measure, run.measures.answers) if run.measures.answers else {},
         trained_parameters=_n_saved(directory) if config.start_from else None,
+        measured=own.measure(to_measure),
     )
+
+
+def _own_code(run: PlannedRun) -> OwnCode:
+    """The code that the run was planned with. Raises ConfigError if it has been edited since."""
+    code = OwnCode(Path(run.own.path if run.own else ""))
+    if code.file != run.own:
+        raise ConfigError(str(code.path), "it was edited after the experiment had begun", "run the same command again")
+    return code
 
 
 def _n_saved(directory: Path) -> int:

@@ -1,5 +1,7 @@
 """Figures: each kind is drawn, says what it shows, and says so where it cannot be drawn."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,11 +9,13 @@ from matplotlib.image import imread
 
 from pellucid.config.experiment import ExperimentConfig
 from pellucid.experiments.figures.bars import draw_bars
-from pellucid.experiments.figures.curves import _evaluations, _excess_of_strategies, draw_curves
+from pellucid.experiments.figures.curves import _evaluations, draw_curves
 from pellucid.experiments.figures.draw import draw
-from pellucid.experiments.laws import bootstrap
+from pellucid.experiments.figures.means import at_equal_steps, mean_lines
+from pellucid.experiments.own_code import OwnCode
+from pellucid.experiments.plan import Plan
 from pellucid.experiments.results import RunResult
-from pellucid.experiments.table import at_equal_steps, mean_lines, value_of
+from pellucid.experiments.table import value_of
 
 pytestmark = pytest.mark.usefixtures("ink")
 SKILLS = ("choice", "spelling", "recall")
@@ -20,19 +24,15 @@ FIGURES = [
     ({"type": "bars", "y": "accuracy.recall"}, "recall"),
     ({"type": "bars", "y": "bits_per_byte"}, "bits per byte"),
     ({"type": "lines", "x": "model.d_model", "y": "val_loss", "log_x": True}, "model.d_model"),
+    ({"type": "bars", "y": "of mine", "label": "what I measured (pieces)"}, "what I measured (pieces)"),
+    ({"type": "lines", "x": "of mine", "y": "val_loss"}, "of mine"),
     ({"type": "lines", "x": "flops", "y": "excess.recall", "by": "model.d_model", "log_y": True}, "FLOP"),
     ({"type": "curves"}, "tokens"),
     ({"type": "curves", "x": "step", "y": "val_loss"}, "step"),
     ({"type": "skills", "y": "accuracy"}, "recall"),
     ({"type": "skill_curves"}, "tokens"),
-    ({"type": "contexts"}, "context"),
-    ({"type": "places"}, "place"),
     ({"type": "skills", "text": "longer"}, "recall"),
-    ({"type": "skills", "y": "kind", "text": "shorter"}, "kind"),
-    ({"type": "texts", "skill": "recall"}, "longer"),
     ({"type": "lines", "x": "model.d_model", "y": "accuracy.recall@longer", "by": "label"}, "recall@longer"),
-    ({"type": "gradient_norms"}, "block"),
-    ({"type": "ways"}, "surprise (nats)"),
 ]
 
 
@@ -47,10 +47,6 @@ def skills(excess, accuracy=0.5):
         }
         for i, skill in enumerate(SKILLS)
     }
-
-
-def with_kinds(skills):
-    return {skill: {**figures, "kind": 0.75} for skill, figures in skills.items()}
 
 
 def result(d_model, seed):
@@ -80,23 +76,12 @@ def result(d_model, seed):
         excess=excess,
         skills=skills(excess),
         curve=curve,
-        contexts=[(16, excess), (32, excess / 2)],
-        texts={"shorter": with_kinds(skills(excess, 0.9)), "longer": skills(2 * excess)},
-        places={"model": [1.0, 0.6 + excess], "truth": [1.0, 0.5], "evenly": [1.0, 1.0]},
-        gradient_norms=[0.1, 0.2, 0.4],
-        writing={
-            "greedy": {"whole": 0.25, "morals": 0, "distance": 1.0, "surprise": None},
-            "true fables": {"whole": 1.0, "morals": 18, "distance": 0.08, "surprise": 75.5},
-        },
+        measured={"of mine": excess / 2, "more": [1]},
+        texts={"shorter": skills(excess, 0.9), "longer": skills(2 * excess)},
     )
 
 
 RESULTS = [result(d_model, seed) for d_model in (8, 16, 32, 64, 128, 256) for seed in (0, 1)]
-
-
-@pytest.fixture(autouse=True)
-def few_resamples(monkeypatch):
-    monkeypatch.setattr(bootstrap, "N_RESAMPLES", 2)
 
 
 def experiment(figure):
@@ -112,7 +97,7 @@ def experiment(figure):
 
 def drawn(figure, results, folder):
     config = experiment(figure)
-    return draw(config.figures[0], config, results, folder)
+    return draw(config.figures[0], Plan(config, Path("x.yaml"), OwnCode(Path("x.py")), (), ()), results, folder)
 
 
 @pytest.mark.parametrize(("figure", "label"), FIGURES, ids=lambda value: str(value)[:40])
@@ -131,11 +116,10 @@ def test_a_model_that_computes_nothing_is_a_level_line_beside_the_others():
     assert falling.x.min() > 0
 
 
-def test_the_learning_curve_is_drawn_beside_strategies_whose_excess_is_known(tmp_path):
-    """Two tokens that cost the truth 1 and 0.5 nats, and even guesses 1 each: a third more than the floor of 0.5."""
-    assert _excess_of_strategies(RESULTS[0]) == pytest.approx({"evenly": 0.5 / 3})
-    assert "strategies whose excess is known" in drawn({"type": "curves"}, RESULTS, tmp_path).caption
-    assert "evenly" in (tmp_path / "a-figure.svg").read_text()
+def test_the_learning_curve_is_drawn_beside_what_is_known():
+    sketch = draw_curves(experiment({"type": "curves"}).figures[0], RESULTS, levels={"evenly": 0.2})
+    assert "strategies whose excess is known" in sketch.caption
+    assert "evenly" in [text.get_text() for text in sketch.figure.axes[0].texts]
 
 
 def test_seeds_meet_at_equal_steps_whatever_number_of_tokens_each_has_read():
@@ -162,49 +146,12 @@ def test_the_same_results_give_the_same_bytes(tmp_path):
     assert (tmp_path / "a/a-figure.svg").read_bytes() == (tmp_path / "b/a-figure.svg").read_bytes()
 
 
-def test_scaling_laws_are_drawn_above_a_table_that_holds_the_exact_floor(tmp_path):
-    """Of nine runs on a law without noise, which are fitted quickly."""
-    sizes = [(parameters, tokens) for parameters in (10**4, 10**5, 10**6) for tokens in (10**6, 10**7, 10**8)]
-    runs = [
-        run.model_copy(
-            update={
-                "non_embedding_parameters": n,
-                "tokens": d,
-                "flops": 6.0 * n * d,
-                "val_loss": 0.5 + 40 / n**0.5 + 60 / d**0.35,
-            }
-        )
-        for run, (n, d) in zip(RESULTS, sizes, strict=False)
-    ]
-    drawing = drawn({"type": "scaling"}, runs, tmp_path)
-    assert_two_files_of_a_figure(tmp_path, "training compute C (FLOP)")
-    assert "Varied: model.d_model; 5 variants, 2 seeds, 9 runs." in drawing.caption
-    assert "| exact floor |" in drawing.table
-    assert "0.5000" in drawing.table
-
-
-def test_the_ways_to_write_come_with_a_table(tmp_path):
-    rows = drawn({"type": "ways"}, RESULTS, tmp_path).table.splitlines()
-    assert rows[2:] == ["| greedy | 25% | 0 | 100% | – |", "| true fables | 100% | 18 | 8% | 75.5 |"]
-
-
 def test_what_the_results_lack_is_said(tmp_path):
-    absent = {
-        "skills": {},
-        "curve": [],
-        "contexts": [],
-        "places": {},
-        "texts": {},
-        "writing": {},
-        "floor": None,
-        "excess": None,
-    }
+    absent = {"skills": {}, "curve": [], "texts": {}, "floor": None, "excess": None}
     bare = [each.model_copy(update=absent) for each in RESULTS]
-    for kind in ("skills", "skill_curves", "curves", "contexts", "places", "ways", "scaling"):
+    for kind in ("skills", "skill_curves", "curves"):
         with pytest.raises(ValueError, match=r"\w+ \w+"):
             drawn({"type": kind}, bare, tmp_path)
-    with pytest.raises(ValueError, match=r"measures\.texts"):
-        drawn({"type": "texts", "skill": "recall"}, bare, tmp_path)
     with pytest.raises(ValueError, match="no finished runs"):
         drawn({"type": "curves"}, [], tmp_path)
     with pytest.raises(ValueError, match="model.n_layers"):
@@ -247,16 +194,10 @@ def test_a_loss_is_drawn_over_the_floor_of_the_text_that_it_was_measured_on(tmp_
     assert (0.45, 0.45, 0.5) in lines
 
 
-def test_excess_and_loss_do_not_share_an_axis(tmp_path):
-    unknown = RESULTS[0].model_copy(update={"floor": None, "excess": None, "label": "another text"})
-    with pytest.raises(ValueError, match="do not share an axis"):
-        drawn({"type": "contexts"}, [*RESULTS, unknown], tmp_path)
-
-
-def test_a_column_of_another_context_is_a_number():
-    assert value_of(RESULTS[0], "contexts.16") == RESULTS[0].excess
-    with pytest.raises(ValueError, match="contexts.17"):
-        value_of(RESULTS[0], "contexts.17")
+def test_a_column_that_is_not_there_is_named():
+    assert value_of(RESULTS[0], "of mine") == RESULTS[0].excess / 2
+    with pytest.raises(ValueError, match="has no column 'more'; it has "):
+        value_of(RESULTS[0], "more")
 
 
 def test_a_section_is_told_by_its_type():

@@ -2,7 +2,5 @@
 
 bars · lines · curves (also of contexts and gradient norms) · skills (also as curves) · scaling
 
-`embedding_map.py` is drawn for `pellucid map`.
-
-Shared: `axis_numbers.py` (ticks), `style.py` (colours, labels).
+Shared: `means.py` (lines of means over seeds), `../../figures.py` (how every figure looks).
 """

@@ -6,10 +6,21 @@ import numpy as np
 import pandas as pd
 
 from pellucid.config.experiment import BarsConfig
-from pellucid.experiments.figures.axis_numbers import distinct_labels, in_percent, in_short, log_axis, log_limits
-from pellucid.experiments.figures.style import FLOOR_STYLE, NAME_WIDTH, Sketch, line_style, new_figure, wrapped
+from pellucid.experiments.figures.means import Sketch, seeds_in_words
 from pellucid.experiments.results import RunResult
-from pellucid.experiments.table import axis_label, floor_of, is_share, number_of, seeds_in_words
+from pellucid.experiments.table import axis_label, floor_of, is_share, number_of
+from pellucid.figures import (
+    FLOOR_STYLE,
+    NAME_WIDTH,
+    distinct_labels,
+    in_percent,
+    in_short,
+    line_style,
+    log_axis,
+    log_limits,
+    new_figure,
+    wrapped,
+)
 
 
 def draw_bars(config: BarsConfig, results: Sequence[RunResult]) -> Sketch:
@@ -50,7 +61,8 @@ def draw_bars(config: BarsConfig, results: Sequence[RunResult]) -> Sketch:
         span = highest - lowest or 1.0  # if all are 0, any scale will do
         axes.set_xlim(lowest - 0.05 * span * (lowest < 0), highest + 0.15 * span)
         axes.xaxis.set_major_formatter(lambda x, _: in_percent(x) if is_share(config.y) else in_short(x))
-    axes.set(xlabel=axis_label(config.y), ylim=(sum(heights_inches), 0))
+    label = config.label or axis_label(config.y)
+    axes.set(xlabel=label, ylim=(sum(heights_inches), 0))
     axes.set_yticks(rows, names)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
@@ -58,4 +70,4 @@ def draw_bars(config: BarsConfig, results: Sequence[RunResult]) -> Sketch:
     words = seeds_in_words(results, mark, "and the dots are the seeds")
     if floors.notna().any():
         words += " The dashed line is the floor, the entropy of the text: no model can do better."
-    return Sketch(figure, f"{axis_label(config.y)} of each variant. {words}")
+    return Sketch(figure, f"{label} of each variant. {words}")

@@ -9,22 +9,23 @@ from typing_extensions import assert_never
 
 from pellucid.config import experiment as kinds
 from pellucid.config.experiment import ExperimentConfig, FigureConfig
+from pellucid.errors import ConfigError
 from pellucid.experiments.figures.bars import draw_bars
-from pellucid.experiments.figures.curves import draw_contexts, draw_curves, draw_gradient_norms, draw_places, draw_texts
+from pellucid.experiments.figures.curves import draw_curves
 from pellucid.experiments.figures.lines import draw_lines
-from pellucid.experiments.figures.scaling import draw_scaling
+from pellucid.experiments.figures.means import Sketch
 from pellucid.experiments.figures.skills import draw_skill_curves, draw_skills
-from pellucid.experiments.figures.style import STYLE, Sketch
-from pellucid.experiments.figures.ways import draw_ways
+from pellucid.experiments.own_code import OwnCode
+from pellucid.experiments.plan import Plan
 from pellucid.experiments.results import RunResult
-from pellucid.files import written_whole
+from pellucid.figures import STYLE, save_figure
 
 
-def draw(figure: FigureConfig, experiment: ExperimentConfig, results: Sequence[RunResult], folder: Path) -> Sketch:
+def draw(figure: FigureConfig, plan: Plan, results: Sequence[RunResult], folder: Path) -> Sketch:
     """Draw one figure of the experiment from its finished runs, and write it into the folder as PNG and SVG.
 
     Returns it with the complete caption: what is shown, what was varied, how many seeds. Raises ValueError if the
-    results lack its columns.
+    results lack its columns, ConfigError if the experiment's own code fails.
     """
     for label in figure.only:
         if label not in [result.label for result in results]:
@@ -33,18 +34,15 @@ def draw(figure: FigureConfig, experiment: ExperimentConfig, results: Sequence[R
     if not results:
         raise ValueError(f"figure {figure.title!r} has no finished runs to show yet")
     with matplotlib.rc_context(STYLE):
-        sketch = _sketch(figure, results)
-        folder.mkdir(parents=True, exist_ok=True)
-        for kind in ("png", "svg"):
-            with written_whole(folder / f"{figure.file_stem}.{kind}") as draft:
-                # Without the date, so the same results give the same bytes.
-                metadata = {"Date": None} if kind == "svg" else None
-                sketch.figure.savefig(draft, dpi=150, format=kind, metadata=metadata)
-    caption = f"{sketch.caption[0].upper()}{sketch.caption[1:]} {_varied(experiment, results)}"
+        sketch = _sketch(figure, results, plan.own)
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind in ("png", "svg"):
+        save_figure(sketch.figure, folder / f"{figure.file_stem}.{kind}")
+    caption = f"{sketch.caption[0].upper()}{sketch.caption[1:]} {_varied(plan.config, results)}"
     return replace(sketch, caption=caption)
 
 
-def _sketch(figure: FigureConfig, results: Sequence[RunResult]) -> Sketch:
+def _sketch(figure: FigureConfig, results: Sequence[RunResult], own: OwnCode) -> Sketch:
     match figure:
         case kinds.BarsConfig():
             return draw_bars(figure, results)
@@ -56,18 +54,11 @@ def _sketch(figure: FigureConfig, results: Sequence[RunResult]) -> Sketch:
             return draw_skills(figure, results)
         case kinds.SkillCurvesConfig():
             return draw_skill_curves(figure, results)
-        case kinds.ContextsConfig():
-            return draw_contexts(figure, results)
-        case kinds.PlacesConfig():
-            return draw_places(figure, results)
-        case kinds.TextsConfig():
-            return draw_texts(figure, results)
-        case kinds.GradientNormsConfig():
-            return draw_gradient_norms(figure, results)
-        case kinds.WaysConfig():
-            return draw_ways(figure, results)
-        case kinds.ScalingConfig():
-            return draw_scaling(figure, results)
+        case kinds.OwnConfig():
+            sketch = own.draw(figure, results)
+            if not isinstance(sketch, Sketch):
+                raise ConfigError(str(own.path), "draw returned no Sketch", "return Sketch(figure, caption)")
+            return sketch
         case _:
             assert_never(figure)
 

@@ -8,18 +8,22 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from pellucid.config.experiment import LinesConfig
-from pellucid.experiments.figures.axis_numbers import in_percent, in_short, log_axis, log_limits, ticks_at
-from pellucid.experiments.figures.style import (
+from pellucid.experiments.figures.means import Sketch
+from pellucid.experiments.results import RunResult
+from pellucid.experiments.table import axis_label, floor_of, is_share, number_of, numbers_of, value_of
+from pellucid.figures import (
     FLOOR_STYLE,
     EndLabel,
-    Sketch,
     figure_of_lines,
+    in_percent,
+    in_short,
     label_ends,
     line_style,
+    log_axis,
+    log_limits,
+    ticks_at,
     wrapped,
 )
-from pellucid.experiments.results import RunResult
-from pellucid.experiments.table import axis_label, floor_of, is_measured, is_share, number_of, value_of
 
 
 def draw_lines(config: LinesConfig, results: Sequence[RunResult]) -> Sketch:
@@ -28,16 +32,17 @@ def draw_lines(config: LinesConfig, results: Sequence[RunResult]) -> Sketch:
     If x is measured and there is no `by`, each variant has its own marker and name.
     """
     runs, words = _runs(config, results)
+    key = "label" if any(config.x in numbers_of(run) for run in results) else "x"  # a measured x differs between seeds
     lines = dict(iter(runs.groupby("line", sort=False)))
-    names_variants = is_measured(config.x) and config.by is None
+    names_variants = key == "label" and config.by is None
     named = dict(iter(runs.groupby("label", sort=False))) if names_variants else lines
     figure, axes = figure_of_lines(config.title, [*named, "floor"])
 
     labels = []
     if names_variants:
-        axes.plot(*_means(config, runs), color="#bbbbbb", zorder=2)
+        axes.plot(*_means(runs, key), color="#bbbbbb", zorder=2)
     for index, (name, of_line) in enumerate(named.items()):
-        (x, y), style = _means(config, of_line), line_style(index)
+        (x, y), style = _means(of_line, key), line_style(index)
         if names_variants:
             style = replace(style, linestyle="")
         else:
@@ -90,10 +95,9 @@ def _word(value: float | str) -> str:
     return value if isinstance(value, str) else in_short(value)
 
 
-def _means(config: LinesConfig, runs: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """The means of x and y over the runs of each group, in rising order of x."""
-    together = runs.groupby("label" if is_measured(config.x) else "x")
-    means = together[["x", "y"]].mean().rename_axis("together").sort_values(["x", "y"])
+def _means(runs: pd.DataFrame, key: str) -> tuple[pd.Series, pd.Series]:
+    """The means of x and y over the runs with the same key, in rising order of x."""
+    means = runs.groupby(key)[["x", "y"]].mean().rename_axis("together").sort_values(["x", "y"])
     return means.x, means.y
 
 

@@ -1,6 +1,6 @@
 """Figures of skills, by excess or accuracy: a coloured table, and learning curves."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -9,49 +9,70 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from pellucid.config.experiment import SkillCurvesConfig, SkillsConfig
-from pellucid.experiments.figures.axis_numbers import in_percent, in_short, log_axis, log_limits, round_ticks
-from pellucid.experiments.figures.style import NAME_WIDTH, Sketch, draw_bands, line_style, new_figure, wrapped
+from pellucid.experiments.figures.means import Sketch, at_equal_steps, draw_bands, mean_lines, seeds_in_words
 from pellucid.experiments.results import RunResult
-from pellucid.experiments.table import at_equal_steps, mean_lines, seeds_in_words
+from pellucid.figures import (
+    NAME_WIDTH,
+    in_percent,
+    in_short,
+    line_style,
+    log_axis,
+    log_limits,
+    new_figure,
+    round_ticks,
+    wrapped,
+)
 
-FIELDS = {"excess": "excess_nats_per_document", "accuracy": "accuracy", "kind": "kind"}
+FIELDS = {"excess": "excess_nats_per_document", "accuracy": "accuracy"}
 LABELS = {
     "excess": "excess over the floor (nats per document)",
     "accuracy": "right where one token is possible (% of tokens)",
-    "kind": "right kind, among the brackets that close (% of them)",
 }
 
 
 def draw_skills(config: SkillsConfig, results: Sequence[RunResult]) -> Sketch:
-    """Draw a table of variants by skills, a number and a colour in each cell; unmeasured skills are left out."""
+    """Draw a table of variants by skills; unmeasured skills are left out."""
     tables = [run.skills if config.text is None else run.texts.get(config.text, {}) for run in results]
-    rows_of_runs = [{skill: figures.get(FIELDS[config.y]) for skill, figures in table.items()} for table in tables]
-    values = pd.DataFrame(rows_of_runs, dtype=float).dropna(axis=1, how="all")
+    rows = [{skill: figures.get(FIELDS[config.y]) for skill, figures in table.items()} for table in tables]
+    where = "" if config.text is None else f', in the texts "{config.text}"'
+    return table_in_colours(config.title, rows, results, LABELS[config.y], where=where, is_excess=config.y == "excess")
+
+
+def table_in_colours(
+    title: str,
+    rows: Sequence[Mapping[str, float | None]],
+    results: Sequence[RunResult],
+    label: str,
+    *,
+    where: str = "",
+    is_excess: bool = False,
+) -> Sketch:
+    """Draw a table of variants by skills, a number and a colour in each cell: shares, unless they are an excess.
+
+    rows: the skills of each run.   where: the texts that they were measured in, for the caption.
+    """
+    values = pd.DataFrame(rows, dtype=float).dropna(axis=1, how="all")
     if values.empty:
-        raise ValueError(
-            f"no run has measured the {config.y} of a skill; only languages with a known truth have skills"
-            + ", and kinds are measured in texts of brackets" * (config.y == "kind")
-        )
+        raise ValueError(f"no run has measured of a skill: {label}; only languages with a known truth have skills")
     table = values.groupby([run.label for run in results], sort=False).mean()
-    names = [wrapped(label, NAME_WIDTH) for label in table.index]
+    names = [wrapped(name, NAME_WIDTH) for name in table.index]
     heights_inches = [0.2 + 0.16 * len(name.splitlines()) for name in names]
     height = max(4.2, 1.5 + sum(heights_inches))  # room for the label of the colour scale
-    figure = new_figure(config.title, 3.2 + 0.75 * len(table.columns), height)
+    figure = new_figure(title, 3.2 + 0.75 * len(table.columns), height)
     axes = figure.add_subplot()
     edges = np.concatenate([[0], np.cumsum(heights_inches)])
     middles = (edges[:-1] + edges[1:]) / 2
     x, means = np.arange(len(table.columns)), table.to_numpy()
-    norm = _norm_of(config.y, means)
+    norm = _norm_of(means, is_excess)
     image = axes.pcolormesh([*x, len(x)], edges, means, cmap="cividis", norm=norm, edgecolor="white")
-    write = in_short if config.y == "excess" else in_percent
+    write = in_short if is_excess else in_percent
     for (row, column), mean in np.ndenumerate(means):
         red, green, blue, _ = image.cmap(norm(mean))
         is_dark = not np.isnan(mean) and 0.3 * red + 0.6 * green + 0.1 * blue < 0.5
         text = "–" if np.isnan(mean) else write(float(f"{mean:.2g}"))
         color = "white" if is_dark else "black"
         axes.text(column + 0.5, middles[row], text, color=color, ha="center", va="center")
-    unit = LABELS[config.y]
-    scale = figure.colorbar(image, ax=axes, pad=0.02, label=unit, format=lambda value, _: write(value))
+    scale = figure.colorbar(image, ax=axes, pad=0.02, label=label, format=lambda value, _: write(value))
     scale.ax.minorticks_off()
     axes.set_xticks(x + 0.5, table.columns)
     axes.set_yticks(middles, names)
@@ -59,15 +80,14 @@ def draw_skills(config: SkillsConfig, results: Sequence[RunResult]) -> Sketch:
     axes.invert_yaxis()
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-    better = "lower" if config.y == "excess" else "higher"
+    better = "lower" if is_excess else "higher"
     words = seeds_in_words(results, "number", "which the colour repeats")
-    where = "" if config.text is None else f', in the texts "{config.text}"'
-    return Sketch(figure, f"{unit} of each variant in each skill{where}; {better} is better. {words}")
+    return Sketch(figure, f"{label} of each variant in each skill{where}; {better} is better. {words}")
 
 
-def _norm_of(y: str, means: NDArray[np.float64]) -> Normalize:
+def _norm_of(means: NDArray[np.float64], is_excess: bool) -> Normalize:
     """The colour scale: shares from 0 to 1, excess over at most three decades."""
-    if y != "excess":
+    if not is_excess:
         return Normalize(0, 1)
     highest = float(np.nanmax(means))
     if highest <= 0:

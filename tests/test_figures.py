@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.experiments.figures.axis_numbers import distinct_labels, in_short, round_ticks
+from pellucid.figures import distinct_labels, in_short, round_ticks
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from pellucid.errors import ConfigError
-from pellucid.experiments.figures.style import MARKERS, PALETTE, STYLE, new_figure
-from pellucid.files import written_whole
+from pellucid.figures import MARKERS, PALETTE, STYLE, new_figure, save_figure
 
 Floats = NDArray[np.floating]
 
@@ -44,6 +43,7 @@ def principal_plane(vectors_ND: Floats) -> Plane:
     return Plane(points_N2, (float(first), float(second)))
 
 
+@rc_context(STYLE)
 def draw_map(vectors_ND: Floats, kinds: Sequence[str] | None, title: str, of: str) -> Figure:
     """Draw the principal plane of the vectors, coloured by the kind of each text."""
     plane = principal_plane(vectors_ND)
@@ -78,6 +78,4 @@ def write_map(file: Path, vectors_ND: Floats, kinds: Sequence[str] | None, title
     require_picture(file)
     if len(vectors_ND) < 3:
         raise ConfigError("map", f"{len(vectors_ND)} texts are too few for a map", "give three or more")
-    metadata = {"Date": None} if file.suffix == ".svg" else None  # the same map gives the same bytes
-    with matplotlib.rc_context(STYLE), written_whole(file) as draft:
-        draw_map(vectors_ND, kinds, title, of).savefig(draft, dpi=150, format=file.suffix[1:], metadata=metadata)
+    save_figure(draw_map(vectors_ND, kinds, title, of), file)

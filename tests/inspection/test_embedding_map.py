@@ -5,7 +5,7 @@ import pytest
 from matplotlib.image import imread
 
 from pellucid.errors import ConfigError
-from pellucid.experiments.figures.embedding_map import MOST_KINDS, draw_map, principal_plane, write_map
+from pellucid.inspection.embedding_map import MOST_KINDS, draw_map, principal_plane, write_map
 
 
 def rotated_plane(n=40, width=6):

@@ -1,16 +1,20 @@
-"""The style of figures: palette, font sizes, and labels next to their lines."""
+"""How every figure looks: palette, fonts, numbers on axes, and labels next to their lines."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
+import matplotlib
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from scipy.optimize import isotonic_regression
+from matplotlib.ticker import EngFormatter, MaxNLocator, NullLocator
+from numpy.typing import ArrayLike
+
+from pellucid.files import written_whole
 
 # matplotlib's settings for all figures. SVG keeps text as text, and equal drawings give equal bytes.
 STYLE: dict[Any, Any] = {
@@ -71,18 +75,16 @@ def new_figure(title: str, width: float, height: float) -> Figure:
     return figure
 
 
+def save_figure(figure: Figure, file: Path) -> None:
+    """Save a figure as PNG or SVG, by the file's name, atomically. Equal figures give equal bytes."""
+    metadata = {"Date": None} if file.suffix == ".svg" else None
+    with matplotlib.rc_context(STYLE), written_whole(file) as draft:
+        figure.savefig(draft, dpi=150, format=file.suffix[1:], metadata=metadata)
+
+
 def wrapped(label: str, characters: int = 24) -> str:
     """The label in short lines; only words longer than a line are broken."""
     return textwrap.fill(label, characters, break_on_hyphens=False)
-
-
-@dataclass(frozen=True)
-class Sketch:
-    """A figure, its caption, and a Markdown table if it has one."""
-
-    figure: Figure
-    caption: str
-    table: str = ""
 
 
 @dataclass(frozen=True)
@@ -101,25 +103,6 @@ def figure_of_lines(title: str, labels: Sequence[str]) -> tuple[Figure, Axes]:
         title, 7.5, max(4.4, 1.2 + sum(0.06 + 0.16 * len(wrapped(each).splitlines()) for each in labels))
     )
     return figure, figure.add_subplot()
-
-
-def draw_bands(
-    axes: Axes,
-    lines: Mapping[str, pd.DataFrame],
-    styles: Mapping[str, LineStyle] | None = None,
-    *,
-    most_markers: int = 25,
-) -> list[EndLabel]:
-    """Draw each line of `mean_lines`, with the range of its seeds as a band; returns labels for `label_ends`."""
-    styles = styles or {name: line_style(i) for i, name in enumerate(lines)}
-    labels = []
-    for name, line in lines.items():
-        style, x = styles[name], line.index
-        axes.fill_between(x, line["min"], line["max"], color=style.color, alpha=0.18, linewidth=0)
-        marker = style.marker if len(x) <= most_markers else ""
-        axes.plot(x, line["mean"], marker=marker, color=style.color, linestyle=style.linestyle, markeredgecolor="white")
-        labels.append(EndLabel(name, x[-1], line["mean"].iloc[-1], style))
-    return labels
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
@@ -146,12 +129,84 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
 def spread_out(wanted: Sequence[float], heights: Sequence[float]) -> list[float]:
     """Centres in [0, 1] of labels of these heights that do not overlap, as close to `wanted` as possible.
 
-    Least squares under an order is isotonic regression, after moving each label down by the heights below it.
+    Labels that would overlap move together, each as far as the others: the least squares under an order.
     """
     order = np.argsort(wanted, kind="stable")
     sizes = np.asarray(heights)[order]
     below = np.cumsum(sizes) - sizes / 2
-    moved = isotonic_regression(np.asarray(wanted)[order] - below).x
+    groups: list[tuple[float, int]] = []  # from the lowest: where the labels stand without those below, how many
+    for place in np.asarray(wanted)[order] - below:
+        n = 1
+        while groups and groups[-1][0] > place:
+            place_below, n_below = groups.pop()
+            place, n = (n * place + n_below * place_below) / (n + n_below), n + n_below
+        groups.append((place, n))
+    moved = np.repeat([place for place, _ in groups], [n for _, n in groups])
     centres = np.empty(len(order))
     centres[order] = np.clip(moved, 0, max(0, 1 - sizes.sum())) + below
     return [float(centre) for centre in centres]
+
+
+# Numbers on axes: readable ticks, also on logarithmic axes.
+
+
+def in_short(value: float, digits: int = 4) -> str:
+    """A number as on a tick: 0.02, 1.5, 9640 and, from ten thousand on, with an SI prefix: 20k, 3M, 2P."""
+    rounded = float(f"{value:.{digits}g}")
+    return EngFormatter(sep="")(rounded) if abs(rounded) >= 1e4 else f"{rounded:.{digits}g}"
+
+
+def in_percent(share: float) -> str:
+    return f"{100 * share:.4g} %"
+
+
+def distinct_labels(values: Sequence[float]) -> list[str]:
+    """The values with three significant digits, or more, up to six, if different ones would look equal."""
+    for digits in (3, 4, 5, 6):
+        texts = [in_short(value, digits) for value in values]
+        if len(set(texts)) == len(set(values)):
+            break
+    return texts
+
+
+def round_ticks(low: float, high: float, most: int = 7) -> list[float]:
+    """At most `most` round numbers for a logarithmic axis; evenly spaced ones if there are fewer than three."""
+    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    for factors in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        ticks = [factor * 10.0**power for power in powers for factor in factors if low <= factor * 10.0**power <= high]
+        if len(ticks) < 3:
+            return [float(tick) for tick in MaxNLocator(5).tick_values(low, high) if low <= tick <= high]
+        if len(ticks) <= most:
+            break
+    return ticks[:: -(-len(ticks) // most)]
+
+
+def ticks_at(values: ArrayLike) -> list[float] | None:
+    """The values themselves as ticks, if they are few and far enough apart for their labels; else None."""
+    distinct = np.unique(values)
+    gaps = np.diff(distinct)
+    if len(distinct) > 8 or (len(gaps) and gaps.min() < 0.07 * gaps.sum()):
+        return None
+    return [float(value) for value in distinct]
+
+
+def log_axis(
+    axes: Axes, which: Literal["x", "y"], limits: tuple[float, float], ticks: Sequence[float] | None = None
+) -> None:
+    """Make an axis logarithmic, with these limits and plain numbers as ticks, not powers of ten."""
+    axes.set(**{f"{which}scale": "log", f"{which}lim": limits})
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    at = ticks or round_ticks(*limits)
+    axis.set_ticks(at, [in_short(tick) for tick in at])
+    axis.set_minor_locator(NullLocator())
+
+
+def log_limits(values: ArrayLike) -> tuple[float, float]:
+    """Limits of a logarithmic axis, a little beyond the positive values. Raises ValueError if there are none."""
+    numbers = np.asarray(values, dtype=float)
+    above_zero = numbers[numbers > 0]
+    if not above_zero.size:
+        raise ValueError("a logarithmic axis needs values above 0, and there are none")
+    low, high = float(above_zero.min()), float(above_zero.max())
+    margin = max((high / low) ** 0.06, 1.02)
+    return low / margin, high * margin

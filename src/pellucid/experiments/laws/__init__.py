@@ -1,1 +1,0 @@
-"""Scaling laws: `power_laws.py` fits them, `bootstrap.py` gives their confidence intervals."""
