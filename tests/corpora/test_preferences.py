@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from pellucid.corpora.preferences import PreferencesCorpus
+from pellucid.corpora.preferences import preferences
 from pellucid.errors import DataError
 
 PAIRS = [
@@ -17,7 +17,7 @@ PAIRS = [
 def write(folder, rows, name="pairs.jsonl"):
     file = folder / name
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return PreferencesCorpus([str(file)], 0.2)
+    return preferences([str(file)], 0.2)
 
 
 def test_each_pair_is_two_conversations_the_chosen_one_first(tmp_path):
@@ -39,7 +39,7 @@ RANKINGS = [
 
 def write_rankings(folder, rows, answers=3):
     write(folder, rows)
-    return PreferencesCorpus([str(folder / "pairs.jsonl")], 0.2, answers)
+    return preferences([str(folder / "pairs.jsonl")], 0.2, answers)
 
 
 def test_each_ranking_is_as_many_conversations_the_best_answer_first(tmp_path):
@@ -89,7 +89,7 @@ def test_parquet_and_other_columns_and_lines_say_the_same(tmp_path):
     in_lines = write(tmp_path, PAIRS)
     table = pd.DataFrame(PAIRS).assign(score=1.0)
     table.to_parquet(tmp_path / "pairs.parquet")
-    in_parquet = PreferencesCorpus([str(tmp_path / "*.parquet")], 0.2)
+    in_parquet = preferences([str(tmp_path / "*.parquet")], 0.2)
     assert [*in_parquet.conversations("train")] == [*in_lines.conversations("train")]
 
 
@@ -129,4 +129,4 @@ def test_missing_columns_are_named_beside_those_that_are_there(tmp_path):
 @pytest.mark.parametrize("files", [["a.csv"], ["a.jsonl", "b.parquet"], ["pairs"]])
 def test_files_of_another_format_or_of_several_are_refused(files):
     with pytest.raises(DataError, match="corpus.files: .*name files of one suffix"):
-        PreferencesCorpus(files, 0.1)
+        preferences(files, 0.1)

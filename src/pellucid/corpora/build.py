@@ -50,9 +50,9 @@ def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
                 options["validation_split"] = "validation" if held_out else None
             return ConversationsCorpus(**options)
         case PreferencesConfig():
-            from pellucid.corpora.preferences import PreferencesCorpus
+            from pellucid.corpora.preferences import preferences
 
-            return PreferencesCorpus(**options)
+            return preferences(**options)
         case NoCorpusConfig():
             words = "name some: {} to evaluate or embed, {} to explain; to train, write a config with"
             text, prompt = Option("--text", "text_file or texts"), Option("--prompt", "text")
