@@ -30,29 +30,21 @@ def fsync(path: Path) -> None:
 
 
 @contextmanager
-def written_whole(target: Path, *, progress_file: str | None = None) -> Iterator[Path]:
+def written_whole(target: Path) -> Iterator[Path]:
     """A draft to write, file or folder, which replaces `target` if all goes well, and is otherwise deleted.
 
     Its contents are on disk before it is renamed, so even after a power loss `target` is complete, old, or absent.
-    OSError for a file in the place of a folder. A draft folder that contains `progress_file` is kept, and reused the
-    next time.
+    OSError for a file in the place of a folder.
     """
     if target.name in ("", ".."):  # the current folder, the one above, or the topmost
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     draft = target.with_name(f".tmp-{target.name}")
-
-    def is_to_be_continued() -> bool:
-        return progress_file is not None and (draft / progress_file).exists()
-
-    if not is_to_be_continued():
-        _remove(draft)  # left by a killed process
+    _remove(draft)  # left by a killed process
     try:
         yield draft
         if draft.is_dir():
             for path in sorted(draft.iterdir()):
                 fsync(path)
-            if progress_file is not None:
-                (draft / progress_file).unlink(missing_ok=True)
         fsync(draft)
         if target.is_dir() and draft.is_dir():  # a file is replaced in one step, a folder is not
             discard(target)
@@ -64,8 +56,7 @@ def written_whole(target: Path, *, progress_file: str | None = None) -> Iterator
         error.filename = name.replace(str(draft), str(target)) if isinstance(name, str) else name
         raise
     finally:
-        if not is_to_be_continued():
-            _remove(draft)
+        _remove(draft)
 
 
 def discard(folder: Path) -> None:

@@ -1,3 +1,5 @@
+import asyncio
+import io
 import json
 import os
 import pickle
@@ -7,6 +9,7 @@ from pathlib import Path
 import datasets
 import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from pellucid.corpora.corpus import PIECE_LENGTH
 from pellucid.corpora.hugging_face import HuggingFaceCorpus
@@ -306,3 +309,36 @@ def test_a_cache_that_cannot_be_written_is_named_and_files_need_none(tmp_path, m
     fsspec.filesystem("memory").pipe("/a.jsonl", b'{"text": "a"}')
     with pytest.raises(InputOutputError, match="cannot write its cache .*; set HF_HOME to a folder"):
         texts(HuggingFaceCorpus("json", data_files="memory://a.jsonl"), "train")
+
+
+@pytest.fixture
+def streamed(monkeypatch):
+    """`streamed(n_breaks)`: a corpus on a server, whose connection breaks at three quarters, so many times."""
+
+    def corpus(n_breaks):
+        breaks = iter(range(n_breaks))
+        rows = "".join(json.dumps({"text": f"{story} " * 50}) + "\n" for story in STORIES).encode()
+
+        class Connection(io.BytesIO):
+            def read(self, _size=-1):
+                if self.tell() > len(rows) * 3 // 4 and next(breaks, None) is not None:
+                    raise asyncio.TimeoutError
+                return super().read(1000)
+
+        fsspec.filesystem("memory").pipe("/stories.jsonl", rows)
+        monkeypatch.setattr(MemoryFileSystem, "open", lambda *_, **__: Connection(rows))
+        return HuggingFaceCorpus("json", data_files="memory://stories.jsonl", streaming=True)
+
+    monkeypatch.setattr(datasets.config, "STREAMING_READ_MAX_RETRIES", 4)
+    monkeypatch.setattr(datasets.config, "STREAMING_READ_RETRY_INTERVAL", 0)
+    yield corpus
+    fsspec.filesystem("memory").rm("/stories.jsonl")
+
+
+def test_a_stream_may_break_for_a_while_but_not_for_good(streamed, caplog):
+    expected = texts(streamed(0), "train")
+    assert texts(streamed(3), "train") == expected
+    assert caplog.text.count("Got disconnected") == 3
+    with pytest.raises(InputOutputError, match=r"cannot read split train: Server Disconnected; check the network"):
+        texts(streamed(10_000), "train")
+    assert texts(streamed(0), "train") == expected

@@ -15,11 +15,6 @@ with open("started", "a") as file:
     file.write("once\\n")
 
 import pellucid
-from pellucid.corpora import text_files
-from pellucid.data import encoding
-
-text_files.PART_BYTES, encoding.PARTS_WITHOUT_PROCESSES = 500, 1  # as with many megabytes
-encoding.MOST_PROCESSES = 1
 run = pellucid.train("tiny.yaml", "run", steps=2, processes=2)
 shutil.rmtree("data")
 run = pellucid.load("run")

@@ -17,7 +17,6 @@ Split = Literal["train", "validation"]
 
 # Characters. Longer words are cut: the time to learn byte pairs grows with the square of a word's length.
 PIECE_LENGTH = 1 << 12
-PART_BYTES = 1 << 19  # of UTF-8; in memory, text may take four times as much
 # The end of the last word before a space or a newline. Our own byte-pair tokenizers never merge across it. Others join
 # a full stop and the newlines after it; but a single space between two words always begins a new token.
 LAST_WORD_END = re.compile(r".*\S(?=[ \n])", re.DOTALL)
@@ -31,10 +30,6 @@ class Piece(NamedTuple):
     ends_document: bool
 
 
-# Pieces in order, of complete documents or not. It can be sent to another process, which then reads it.
-Part = Iterable[Piece]
-
-
 class Corpus(ABC):
     """A source of text. It can be read many times, and gives the same text each time."""
 
@@ -46,17 +41,6 @@ class Corpus(ABC):
     @abstractmethod
     def pieces(self, split: Split) -> Iterator[Piece]:
         """The documents of a split in order, each in one or more pieces. Raises DataError for unreadable text."""
-
-    def parts(self, split: Split) -> Iterator[Part]:
-        """The text of `pieces` in parts, always the same; its pieces may be cut between other words."""
-        part, n_bytes = list[Piece](), 0
-        for piece in self.pieces(split):
-            part.append(piece)
-            n_bytes += len(piece.text.encode())
-            if n_bytes >= PART_BYTES:
-                yield part
-                part, n_bytes = [], 0
-        yield part
 
     def local_files(self) -> Sequence[Path]:
         """The local files that it reads, which somebody may edit meanwhile."""

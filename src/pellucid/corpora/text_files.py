@@ -7,15 +7,13 @@ A file that is not UTF-8, or contains a NUL byte, is refused with the position o
 import codecs
 import mmap
 import os
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from pellucid.corpora.corpus import PART_BYTES, Corpus, Piece, Split, cut_into_pieces
+from pellucid.corpora.corpus import Corpus, Piece, Split, cut_into_pieces
 from pellucid.corpora.local_files import (
     CONVERT,
     each_once,
@@ -30,10 +28,6 @@ from pellucid.corpora.local_files import (
 from pellucid.errors import DataError
 
 BLOCK_BYTES = 1 << 16
-# A possible end of a word: a character followed by a blank. The character may itself be a non-ASCII blank.
-MAYBE_WORD_END = re.compile(rb"(?:[!-~]|[\xc2-\xf4][\x80-\xbf]+)(?=[ \n])")
-# The same, but only at a single space, where tokens of other projects end as well (see `corpora.corpus`).
-MAYBE_SINGLE_SPACE = re.compile(MAYBE_WORD_END.pattern.replace(rb"[ \n]", b" [!-~]"))
 FORMAT_OF_SUFFIX = {".jsonl": "json", ".parquet": "parquet"}
 END_OF_TEXT = "<|endoftext|>"  # as files of many documents often have it between them
 
@@ -44,27 +38,6 @@ class ByteRange(NamedTuple):
     path: Path
     start: int
     stop: int
-
-
-@dataclass(frozen=True)
-class TextPart:
-    """A range of bytes as pieces, read only when iterated over, maybe in another process.
-
-    begins_document, ends_document: false where a document is cut, which happens only without a separator.
-    """
-
-    range: ByteRange
-    separator: str | None
-    begins_document: bool
-    ends_document: bool
-
-    def __iter__(self) -> Iterator[Piece]:
-        return cut_into_pieces(
-            read_text(self.range),
-            self.separator,
-            has_begun=not self.begins_document,
-            is_finished=self.ends_document,
-        )
 
 
 class TextFilesCorpus(Corpus):
@@ -130,22 +103,6 @@ class TextFilesCorpus(Corpus):
         """Documents of a split. DataError names the file and the byte that is not UTF-8."""
         return chain.from_iterable(cut_into_pieces(read_text(part), self.separator) for part in self._ranges[split])
 
-    def parts(self, split: Split) -> Iterator[TextPart]:
-        """The text of a split in parts, cut where no token can cross: after a separator, or between words."""
-        for file_range in self._ranges[split]:
-            start = file_range.start
-            while start < file_range.stop:
-                stop = _cut_from(start + PART_BYTES, file_range, self.separator)
-                is_first, is_last = start == file_range.start, stop == file_range.stop
-                is_never_cut = self.separator is not None
-                yield TextPart(
-                    ByteRange(file_range.path, start, stop),
-                    self.separator,
-                    begins_document=is_first or is_never_cut,
-                    ends_document=is_last or is_never_cut,
-                )
-                start = stop
-
     def _split(self) -> dict[Split, list[ByteRange]]:
         train = [_whole(path) for path in self.train_files]
         if self.validation_files:
@@ -202,34 +159,6 @@ def read_text(part: ByteRange) -> Iterator[str]:
 
 def _not_text(path: Path, byte: int, what: str) -> DataError:
     return DataError(str(path), f"not UTF-8 text at byte {byte}: {what}", CONVERT)
-
-
-def _cut_from(offset: int, file_range: ByteRange, separator: str | None) -> int:
-    """The first position, from about `offset` on, where a part may end; the end of the range if there is none."""
-    ends = _word_ends if separator is None else _separator_ends
-    before = len((separator or "word").encode())  # bytes to look back at
-    with opened(file_range.path) as file:
-        while offset < file_range.stop:
-            file.seek(offset - before)
-            window = file.read(min(BLOCK_BYTES + 2 * before, file_range.stop - offset + before))
-            if end := next(ends(window, (separator or "").encode()), 0):
-                return offset - before + end
-            offset += BLOCK_BYTES
-    return file_range.stop
-
-
-def _word_ends(window: bytes, _: bytes) -> Iterator[int]:
-    matches = chain(MAYBE_SINGLE_SPACE.finditer(window), MAYBE_WORD_END.finditer(window))
-    return (match.end() for match in matches if not match[0].decode("utf-8", "replace").isspace())
-
-
-def _separator_ends(window: bytes, separator: bytes) -> Iterator[int]:
-    """Ends of separators that overlap no earlier one: of the two "\\n\\n" in three line ends, only the first counts."""
-    position = window.find(separator, len(separator))
-    while position >= 0:
-        if window.find(separator, position - len(separator) + 1) == position:
-            yield position + len(separator)
-        position = window.find(separator, position + 1)
 
 
 def _whole(path: Path) -> ByteRange:

@@ -9,7 +9,6 @@
 The fingerprint is a hash of all that decides the contents: the corpus, the tokenizer's settings, the format. The folder
 is written under another name and renamed when it is complete and on disk, so it is never seen half-written. It is used
 only while all its checksums match: a flipped bit would mean training on other text.
-If preparing a large corpus was interrupted, it continues from progress.json in the unfinished folder.
 """
 
 import hashlib
@@ -17,7 +16,6 @@ import json
 import logging
 import platform
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 
 import tokenizers
@@ -29,24 +27,21 @@ from pellucid.corpora.corpus import (
     ConversationCorpus,
     Corpus,
     KnownConversations,
-    Part,
     Piece,
     Split,
 )
 from pellucid.corpora.drawn import Drawn
 from pellucid.data.conversations import write_conversations
-from pellucid.data.encoding import encode_parts
-from pellucid.data.progress import PROGRESS_FILE, Progress, SplitProgress, read_progress, write_progress
+from pellucid.data.encoding import encode_pieces
 from pellucid.data.token_file import TokenFile, TokenFileWriter
 from pellucid.data.truth import NATS_FILE, SKILLS_FILE, truth_of_answers, truth_of_texts, write_truth
 from pellucid.errors import DataError, InputOutputError
-from pellucid.files import fsync, read_at_most, sha256, written_whole
+from pellucid.files import read_at_most, sha256, written_whole
 from pellucid.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 3
-PARTS_BETWEEN_RECORDS = 64  # of progress: 32 MB of text, encoded in a second or two
 FILE_OF_SPLIT: dict[Split, str] = {"train": "train.bin", "validation": "val.bin"}
 TOKENIZER_FILE, MANIFEST_FILE, CHECKSUMS_FILE = "tokenizer.json", "manifest.json", "SHA256SUMS"
 CHECKED_FILES = (TOKENIZER_FILE, MANIFEST_FILE, "train.bin", "train.documents.bin", "val.bin", "val.documents.bin")
@@ -109,9 +104,12 @@ def prepare(
                 return directory, manifest
             if directory.exists():
                 _log.warning("%s is not what was written there; preparing it again", directory)
-            with written_whole(directory, progress_file=PROGRESS_FILE) as draft:
-                draft.mkdir(exist_ok=True)
-                manifest = _write(draft, corpus, identity, files, train_tokenizer, tokenizer_settings)
+            with written_whole(directory) as draft:
+                draft.mkdir()
+                manifest = _write(draft, corpus, identity, train_tokenizer, tokenizer_settings)
+                if _times_of_files(corpus) != files:
+                    fix = "prepare it again, and leave it alone meanwhile"
+                    raise DataError("the corpus", "was changed while it was read", fix)
                 _say_what_is_in_it(corpus, manifest)
             return directory, manifest
     except OSError as error:
@@ -153,34 +151,15 @@ def _write(
     draft: Path,
     corpus: Corpus,
     identity: dict[str, object],
-    files: TimesOfFiles,
     train_tokenizer: TrainTokenizer,
     tokenizer_settings: dict[str, object],
 ) -> Manifest:
-    def check_unchanged() -> None:
-        if _times_of_files(corpus) != files:
-            raise DataError(
-                "the corpus", "was changed while it was read", "prepare it again, and leave it alone meanwhile"
-            )
-
-    tokenizer, progress = _tokenizer_and_progress(draft, corpus, train_tokenizer)
-    counts = {}
-    for split, file in FILE_OF_SPLIT.items():
-
-        def record(done: SplitProgress, split: Split = split) -> None:
-            check_unchanged()  # so that no record refers to text that was edited and later restored
-            progress.splits[split] = done
-            write_progress(draft, progress)
-
-        if isinstance(corpus, ConversationCorpus):
-            n_bytes, n_characters = write_conversations(corpus.conversations(split), tokenizer, draft / file)
-            written = TokenFile.open(draft / file, tokenizer.vocab_size)
-            counts[split] = _counts(len(written.boundaries), len(written.tokens), n_bytes, n_characters, name=split)
-            continue
-        parts, done = corpus.parts(split), progress.splits.get(split)
-        counts[split] = write_split(parts, tokenizer, draft / file, name=split, done=done, record=record)
+    tokenizer = train_tokenizer(*(_texts(corpus, split, "learning tokens from") for split in FILE_OF_SPLIT))
+    if isinstance(corpus, ConversationCorpus):
+        tokenizer = tokenizer.with_chat_tokens()
+    tokenizer.save(draft / TOKENIZER_FILE)
+    counts = {split: write_split(corpus, split, tokenizer, draft / file) for split, file in FILE_OF_SPLIT.items()}
     nats, skills = _write_truth_if_known(draft, corpus, tokenizer)
-    check_unchanged()
     manifest = Manifest(
         fingerprint=fingerprint_of(identity, tokenizer_settings),
         format_version=FORMAT_VERSION,
@@ -198,18 +177,29 @@ def _write(
     return manifest
 
 
-def _tokenizer_and_progress(draft: Path, corpus: Corpus, train_tokenizer: TrainTokenizer) -> tuple[Tokenizer, Progress]:
-    """The tokenizer, trained and saved now or earlier; and how far writing the tokens has got."""
-    file = draft / TOKENIZER_FILE
-    if progress := read_progress(draft, file, FILE_OF_SPLIT):
-        _log.warning("continuing an interrupted preparation, in %s", draft)
-        return Tokenizer.load(file), progress
-    tokenizer = train_tokenizer(*(_texts(corpus, split, "learning tokens from") for split in FILE_OF_SPLIT))
+def write_split(corpus: Corpus, split: Split, tokenizer: Tokenizer, path: Path) -> SplitCounts:
+    """Write a split as a token file, and count its contents. DataError if there is no document."""
     if isinstance(corpus, ConversationCorpus):
-        tokenizer = tokenizer.with_chat_tokens()
-    tokenizer.save(file)
-    fsync(file)
-    return tokenizer, Progress(tokenizer_sha256=sha256(file), splits={})
+        n_bytes, n_characters = write_conversations(corpus.conversations(split), tokenizer, path)
+    else:
+        pieces = _with_bar(corpus.pieces(split), f"writing {split} tokens")
+        n_bytes, n_characters = _write_pieces(pieces, tokenizer, path)
+    written = TokenFile.open(path, tokenizer.vocab_size)
+    if len(written.boundaries) == 1:
+        raise DataError(f"the {split} split", "holds no text", "give the corpus more text, or hold out another share")
+    n_documents, n_tokens = len(written.boundaries) - 1, len(written.tokens) - 1
+    return SplitCounts(documents=n_documents, tokens=n_tokens, bytes=n_bytes, characters=n_characters)
+
+
+def _write_pieces(pieces: Iterable[Piece], tokenizer: Tokenizer, path: Path) -> tuple[int, int]:
+    """Write a token file of these documents. Returns the numbers of UTF-8 bytes and of characters in them."""
+    n_bytes = n_characters = 0
+    with TokenFileWriter(path, vocab_size=tokenizer.vocab_size, end_of_text=tokenizer.end_of_text) as writer:
+        for encoded in encode_pieces(tokenizer, pieces):
+            writer.append(encoded.tokens, encoded.ends)
+            n_bytes += encoded.n_bytes
+            n_characters += encoded.n_characters
+    return n_bytes, n_characters
 
 
 def _write_truth_if_known(draft: Path, corpus: Corpus, tokenizer: Tokenizer) -> tuple[float | None, list[str]]:
@@ -223,48 +213,6 @@ def _write_truth_if_known(draft: Path, corpus: Corpus, tokenizer: Tokenizer) -> 
         conversations = corpus.conversations("validation")
         return write_truth(truth_of_answers(corpus, tokenizer, conversations), draft), list(corpus.skills)
     return None, []
-
-
-def write_split(
-    parts: Iterable[Part],
-    tokenizer: Tokenizer,
-    path: Path,
-    *,
-    name: str,
-    done: SplitProgress | None = None,
-    record: Callable[[SplitProgress], None] = lambda done: None,
-    n_processes: int | None = None,
-) -> SplitCounts:
-    """Write a token file and count its contents. DataError if there is no document.
-
-    Continues after the parts that are `done`, and regularly calls `record` with the progress that is on disk.
-    """
-    n_parts, n_bytes, n_characters = (done.n_parts, done.n_bytes, done.n_characters) if done else (0, 0, 0)
-    with (
-        TokenFileWriter(
-            path,
-            vocab_size=tokenizer.vocab_size,
-            end_of_text=tokenizer.end_of_text,
-            written=done.written if done else None,
-        ) as writer,
-        tqdm(desc=f"writing {name} tokens", initial=n_bytes, unit="B", unit_scale=True, disable=None) as bar,
-    ):
-        for encoded in encode_parts(tokenizer, islice(parts, n_parts, None), n_processes):
-            writer.append(encoded.tokens, encoded.ends)
-            bar.update(encoded.n_bytes)
-            n_bytes += encoded.n_bytes
-            n_characters += encoded.n_characters
-            n_parts += encoded.ends_part
-            if encoded.ends_part and n_parts % PARTS_BETWEEN_RECORDS == 0:
-                written = writer.sync()
-                record(SplitProgress(n_parts=n_parts, n_bytes=n_bytes, n_characters=n_characters, written=written))
-    return _counts(writer.n_boundaries, writer.n_tokens, n_bytes, n_characters, name=name)
-
-
-def _counts(n_boundaries: int, n_tokens: int, n_bytes: int, n_characters: int, *, name: str) -> SplitCounts:
-    if n_boundaries == 1:
-        raise DataError(f"the {name} split", "holds no text", "give the corpus more text, or hold out another share")
-    return SplitCounts(documents=n_boundaries - 1, tokens=n_tokens - 1, bytes=n_bytes, characters=n_characters)
 
 
 def _times_of_files(corpus: Corpus) -> TimesOfFiles:

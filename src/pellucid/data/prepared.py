@@ -8,7 +8,7 @@ import numpy as np
 
 from pellucid.corpora.corpus import Piece
 from pellucid.corpora.text_files import text_file_pieces
-from pellucid.data.encoding import encode_parts
+from pellucid.data.encoding import encode_pieces
 from pellucid.data.prepare import FILE_OF_SPLIT, TOKENIZER_FILE, Manifest
 from pellucid.data.token_file import TokenFile
 from pellucid.data.truth import TokenTruth
@@ -64,6 +64,6 @@ def text_as_tokens(file: Path, tokenizer: Tokenizer) -> TokenFile:
 
 def pieces_as_tokens(name: str, pieces: Sequence[Piece], tokenizer: Tokenizer) -> TokenFile:
     """The tokens of these pieces, in memory. DataError if they cannot be encoded."""
-    encoded = [each.tokens for each in encode_parts(tokenizer, [pieces])]
+    encoded = [each.tokens for each in encode_pieces(tokenizer, pieces)]
     tokens = np.concatenate([np.array([tokenizer.end_of_text], encoded[0].dtype), *encoded])
     return TokenFile(name, tokens, np.flatnonzero(tokens == tokenizer.end_of_text))

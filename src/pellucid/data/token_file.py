@@ -10,22 +10,15 @@ begins after an end_of_text, also the first, as in generation.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
-
-from pellucid.config.base import Section
-from pellucid.files import fsync
 
 POSITION_TYPE = np.dtype("<i8")
-Pair = Annotated[tuple[int, int], Field(strict=False)]  # a list in JSON
 
 
 def token_type(vocab_size: int) -> np.dtype[np.unsignedinteger]:
@@ -82,74 +75,21 @@ class TokenFile:
         return int(self.tokens[0])
 
 
-class WrittenTokens(Section):
-    """The part of a token file that is on disk: counts, and the bytes and CRC-32 of its two files."""
-
-    n_tokens: int
-    n_boundaries: int
-    n_bytes: Pair
-    crc32s: Pair
-
-
 class TokenFileWriter(ExitStack):
-    """Writes a token file as a stream, in a `with` statement; call `end_document` after each document.
+    """Writes a token file as a stream, in a `with` statement; call `end_document` after each document."""
 
-    With `written` it continues a file from there, and drops everything after it.
-    """
-
-    def __init__(self, path: Path, *, vocab_size: int, end_of_text: int, written: WrittenTokens | None = None) -> None:
+    def __init__(self, path: Path, *, vocab_size: int, end_of_text: int) -> None:
         super().__init__()
-        self._type = token_type(vocab_size)
-        self._end_of_text = np.array([end_of_text])
-        self._paths = path, documents_path(path)
-        self._files = [self.enter_context(file.open("r+b" if written else "wb")) for file in self._paths]
-        self.n_tokens, self.n_boundaries = (written.n_tokens, written.n_boundaries) if written else (0, 0)
-        self._crc32s = written.crc32s if written else (0, 0)
-        if written:
-            for file, n_bytes in zip(self._files, written.n_bytes, strict=True):
-                file.truncate(n_bytes)
-                file.seek(n_bytes)
-        else:
-            self.end_document()  # every document begins after an end_of_text
+        self._type, self._end_of_text = token_type(vocab_size), np.array([end_of_text])
+        self._tokens, self._positions = (self.enter_context(file.open("wb")) for file in (path, documents_path(path)))
+        self.n_tokens = 0
+        self.end_document()  # every document begins after an end_of_text
 
     def append(self, ids: NDArray[np.integer], ends: Sequence[int] | NDArray[np.int64] = ()) -> None:
         """Add tokens to the current document, or to several: `ends` are the positions of any end_of_text among them."""
-        boundaries = np.asarray(ends, POSITION_TYPE) + self.n_tokens
-        contents = ids.astype(self._type).tobytes(), boundaries.astype(POSITION_TYPE).tobytes()
-        for file, content in zip(self._files, contents, strict=True):
-            file.write(content)
-        tokens_crc32, boundaries_crc32 = map(zlib.crc32, contents, self._crc32s)
-        self._crc32s = tokens_crc32, boundaries_crc32
+        self._tokens.write(ids.astype(self._type).tobytes())
+        self._positions.write((np.asarray(ends, POSITION_TYPE) + self.n_tokens).astype(POSITION_TYPE).tobytes())
         self.n_tokens += len(ids)
-        self.n_boundaries += len(boundaries)
 
     def end_document(self) -> None:
         self.append(self._end_of_text, ends=[0])
-
-    def sync(self) -> WrittenTokens:
-        """Flush everything to disk, and return how far that is."""
-        for file, path in zip(self._files, self._paths, strict=True):
-            file.flush()
-            fsync(path)
-        tokens_file, boundaries_file = self._files
-        return WrittenTokens(
-            n_tokens=self.n_tokens,
-            n_boundaries=self.n_boundaries,
-            n_bytes=(tokens_file.tell(), boundaries_file.tell()),
-            crc32s=self._crc32s,
-        )
-
-
-def is_written(path: Path, written: WrittenTokens) -> bool:
-    """Whether a token file begins with the recorded bytes. OSError if it cannot be read."""
-    paths = path, documents_path(path)
-    return tuple(map(_crc32_of_start, paths, written.n_bytes)) == written.crc32s
-
-
-def _crc32_of_start(path: Path, n_bytes: int) -> int:
-    crc32 = 0
-    with path.open("rb") as file:
-        while block := file.read(min(n_bytes, 1 << 20)):
-            crc32 = zlib.crc32(block, crc32)
-            n_bytes -= len(block)
-    return crc32
