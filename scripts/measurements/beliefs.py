@@ -14,8 +14,8 @@ from pathlib import Path
 
 from results import Entry
 
+from pellucid.corpora.build import build_language
 from pellucid.inspection.beliefs import Beliefs, read_beliefs
-from pellucid.languages.build import build_language
 from pellucid.languages.hidden import Hidden
 from pellucid.trained import TrainedModel, load_trained_run
 
