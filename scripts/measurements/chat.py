@@ -22,7 +22,7 @@ from runs import evaluation, pellucid
 from timing import seconds_of
 
 from pellucid.languages.fables import Fables
-from pellucid.languages.fables.story import MORALS
+from pellucid.languages.fables.world import MORALS
 
 STAGES = {"SFT": "instructions_sft", "SFT and GRPO": "instructions_grpo"}
 N_ANSWERS = 475  # all that are held out

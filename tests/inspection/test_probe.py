@@ -20,7 +20,7 @@ from pellucid.inspection.probe import (
     shuffled_by_fable,
 )
 from pellucid.languages.fables import Fables
-from pellucid.languages.fables.told import PROPERTIES
+from pellucid.languages.fables.reading import PROPERTIES
 from pellucid.model.language_model import LanguageModel
 from pellucid.tokenizer.train import train_byte_pairs
 

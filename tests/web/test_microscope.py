@@ -22,7 +22,7 @@ from pellucid.errors import CheckpointError, ConfigError
 from pellucid.inspection.build import fables_of, known_corpus_of
 from pellucid.inspection.explain_truth import truth_of_text
 from pellucid.inspection.interventions import nothing, replaced
-from pellucid.languages.fables.story import other_heroes
+from pellucid.languages.fables.world import other_heroes
 from pellucid.model.attention import MultiHeadAttention
 from pellucid.model.build import build_feed_forward
 from pellucid.tokenizer.chat import prompt_ids

@@ -64,7 +64,7 @@ class OwnCode:
             raise ConfigError(str(self.path), f"{what}, and the figure {own[0]!r} is of type own", fix)
 
     def measure(self, run: object) -> dict[str, Any]:
-        """All that `measure` returns of a trained run. Raises ConfigError if it fails, or returns what JSON cannot hold."""
+        """All that `measure` returns of a trained run. ConfigError if it fails, or returns what JSON cannot hold."""
         with self._blamed("measure failed"):
             measured = measure(run) if (measure := self._function("measure")) else {}
         try:

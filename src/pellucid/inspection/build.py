@@ -26,7 +26,7 @@ from pellucid.inspection.knock_out import N_DOCUMENTS, KnockOutTable, held_out_d
 from pellucid.inspection.probe import ProbeTable, probe
 from pellucid.inspection.trace import require_decoder, trace_text
 from pellucid.languages.fables import Fables
-from pellucid.languages.fables.told import PROPERTIES
+from pellucid.languages.fables.reading import PROPERTIES
 from pellucid.trained import TrainedModel
 
 COLOUR = Option("--colour", "colour")

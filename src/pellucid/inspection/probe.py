@@ -22,7 +22,7 @@ from pellucid.errors import DataError
 from pellucid.evaluation.estimate import Estimate, ratio
 from pellucid.inspection.embed import Floats, layers_of_texts
 from pellucid.languages.fables import Fables
-from pellucid.languages.fables.told import PROPERTIES
+from pellucid.languages.fables.reading import PROPERTIES
 from pellucid.model.language_model import LanguageModel
 from pellucid.tokenizer import Tokenizer
 

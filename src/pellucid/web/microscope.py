@@ -31,7 +31,7 @@ from pellucid.inspection.interventions import Place, places_of
 from pellucid.inspection.knock_out import held_out_documents, knock_out_table
 from pellucid.inspection.trace import Trace, require_decoder, trace, trace_outside
 from pellucid.languages.fables import Fables
-from pellucid.languages.fables.story import other_heroes
+from pellucid.languages.fables.world import other_heroes
 from pellucid.languages.hidden import Hidden
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer

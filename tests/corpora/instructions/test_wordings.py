@@ -4,8 +4,7 @@ import pytest
 
 from pellucid.corpora.instructions.wordings import DEEDS, SEEN, UNSEEN, Instruction, Task, instruct, understand
 from pellucid.languages.fables import Fables
-from pellucid.languages.fables.story import MORALS
-from pellucid.languages.fables.world import animals
+from pellucid.languages.fables.world import MORALS, animals
 
 KINDS = [None, *(animal["kind"] for animal in animals(40))]
 TASKS = [Task(*pair) for pair in product(KINDS, [None, *MORALS]) if any(pair)]

@@ -7,7 +7,7 @@ import pytest
 
 from pellucid.errors import DataError
 from pellucid.languages.fables import Fables, FablesAbout
-from pellucid.languages.fables.story import MORALS
+from pellucid.languages.fables.world import MORALS
 from tiny_fables import N_STORYLINES, all_stories, tiny_fables
 
 FABLES = Fables(24)

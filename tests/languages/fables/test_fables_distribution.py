@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from pellucid.errors import ConfigError, DataError
 from pellucid.languages.fables import MAX_WORLD_SIZE, Fables
-from pellucid.languages.fables.story import MORALS
-from pellucid.languages.fables.world import story_rules
+from pellucid.languages.fables.world import MORALS, story_rules
 from pellucid.languages.grammar.notation import Hole
 from pellucid.languages.grammar.skills import values_of_attributes
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal, NamedTuple, TypeVar
 
-from pellucid.languages.fables.story import MORALS
-from pellucid.languages.fables.world import article
+from pellucid.languages.fables.world import MORALS, article
 
 Form = Literal["animal", "moral", "both"]
 FORMS: tuple[Form, ...] = ("animal", "moral", "both")

@@ -15,11 +15,11 @@ from dataclasses import replace
 from functools import cached_property
 
 from pellucid.errors import DataError
-from pellucid.languages.fables.distribution import Fables
-from pellucid.languages.fables.skills import INSTRUCTION, SKILLS
+from pellucid.languages.fables.distribution import SKILLS, Fables
 from pellucid.languages.grammar.entropy import Inside
 from pellucid.languages.grammar.notation import Choice, Option
 
+INSTRUCTION = "instruction"  # the skill of choices that the condition has decided
 HERO = Choice("animal", variable="hero")
 Changes = dict[str, Sequence[Option]]
 

@@ -1,22 +1,36 @@
-"""Fables: a distribution over short stories, to sample from, compute with and analyse."""
+"""Fables: a distribution over short stories, to sample from, compute with and analyse.
+
+Each character takes a skill to predict. There is one rule: it needs a skill if, for a reader without that skill, it
+could have been a different one.
+    choice     more than one next character is possible: entropy, which no skill removes
+    recall     the text repeats a name or thing, and another one that could have been drawn differs in this character;
+               or, in the same way, the text tells
+    fact       knowledge about an animal,
+    agreement  he/she, was/were, a/an,
+    count      small arithmetic over what was said,
+    moral      which lesson fits what happened
+    spelling   all other characters: the rest of a word or a fixed phrase (spaces and punctuation included)
+So in "Hazel", said earlier, "H" (it might be "Bramble") and "a" (it might be "Hugo") are recall, and "zel" is spelling.
+The tables of fables.rules name the skill of what they remember.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from pellucid.errors import DataError
-from pellucid.languages.fables.reading import Reading, examine
-from pellucid.languages.fables.skills import SKILLS
-from pellucid.languages.fables.story import MORALS, skill_of_hole
-from pellucid.languages.fables.told import Told, ToldReader
-from pellucid.languages.fables.world import story_rules
+from pellucid.languages.fables.reading import Reading, Told, ToldReader, examine
+from pellucid.languages.fables.world import MORALS, skill_of_hole, story_rules
 from pellucid.languages.grammar.grammar import Grammar, Rules
 from pellucid.languages.grammar.notation import Choice, Hole, Option
 from pellucid.languages.grammar.skills import SkillReader
 from pellucid.languages.grammar.texts import GrammarTexts
+from pellucid.languages.language import SPELLING
 
 # Part of every corpus's identity: raise it whenever a fable or its probability changes.
 GRAMMAR_VERSION = 2
+
+SKILLS = ("choice", SPELLING, "agreement", "recall", "fact", "count", "moral")
 
 
 class Fables(GrammarTexts):
@@ -37,7 +51,7 @@ class Fables(GrammarTexts):
         self._morals: dict[str, Mapping[str, float]] = {}
 
     def told_by(self, text: str) -> dict[str, Told]:
-        """The properties (`told.PROPERTIES`) that a fable, or its beginning, has decided. DataError for other texts."""
+        """The properties (of PROPERTIES) that a fable, or its beginning, has decided. DataError for other texts."""
         if not self.next_character_distribution(text):
             what = f"{text[:40]!r} is not the beginning of a fable"
             raise DataError("fables", what, "give a text that the grammar can write")

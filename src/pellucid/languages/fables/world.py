@@ -1,26 +1,32 @@
-"""The world of the fables: animals, and fixed facts about each.
+"""The rules of all fables, their morals, and their world: animals, and fixed facts about each.
 
-Animal number i is the same in every world; a world of size n has the animals 0 ... n-1. The first thirty are those of
-fables.rules, in pairs of rivals. After them come kinds such as "marsh fox" and "great marsh fox": they move, sound and
-look like a fox, but have their own home, food, talent and rival, which must be learned for each. Frequencies follow
-Zipf's law: number i has weight 1 / (i + 1).
+The rules are in fables.rules. Animal number i is the same in every world; a world of size n has the animals 0 ... n-1.
+The first thirty are those of the file, in pairs of rivals. After them come kinds such as "marsh fox" and "great marsh
+fox": they move, sound and look like a fox, but have their own home, food, talent and rival, which must be learned for
+each. Frequencies follow Zipf's law: number i has weight 1 / (i + 1).
 """
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import TypeVar
 
 from pellucid.errors import ConfigError
-from pellucid.languages.fables.story import written_rules
-from pellucid.languages.grammar.notation import Option, table
+from pellucid.languages.grammar.notation import Option, fixed_texts, read_rules, read_written, skills_of_holes, table
+
+_SOURCE = Path(__file__).with_name("fables.rules").read_text(encoding="utf-8")
+_WRITTEN, _RULES = read_written(_SOURCE), read_rules(_SOURCE)  # a world of thirty animals
+
+MORALS = fixed_texts(_WRITTEN)["moral"]
+skill_of_hole = skills_of_holes(_WRITTEN, otherwise="recall")
 
 
 def _listed(text: str) -> list[str]:
     return [" ".join(item.split()) for item in text.split(",")]
 
 
-_RULES = written_rules()
 _BASES = [option.attributes for option in _RULES["animal"]]
 _MODIFIERS = _listed("""
     marsh, forest, hill, river, island, desert, meadow, valley, alpine, moor, dotted, tawny, black, white, red,
@@ -104,3 +110,19 @@ def article(noun: str) -> str:
 def _drawn(index: int, fact: str, pool: Sequence[T]) -> T:
     digest = hashlib.sha256(f"animal {index} {fact}".encode()).digest()
     return pool[int.from_bytes(digest[:8], "big") % len(pool)]
+
+
+def other_heroes(text: str) -> tuple[str, list[str]]:
+    """The first hero that a text names, and those who could stand in its place; "" and none if it names no hero.
+
+    They have the other pronoun, unless the text has used one already: then the story remains a possible one.
+    """
+    pronouns = {name.attributes["name"]: name.attributes for name in _RULES["hero name"]}
+    words = re.findall(r"\w+", text)
+    hero = next((word for word in words if word in pronouns), "")
+    if not hero:
+        return "", []
+    all_pronouns = {each[case] for each in pronouns.values() for case in ("he", "him", "his")}
+    has_pronoun = any(word.lower() in all_pronouns for word in words[words.index(hero) :])
+    same = pronouns[hero]["he"]
+    return hero, [name for name, each in pronouns.items() if (each["he"] == same) == has_pronoun and name not in words]
