@@ -21,7 +21,7 @@ from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs
 from pellucid.trained import load_trained_model
 from processes import assert_one_error_line, command_line
-from tiny_run import TINY_RUN, VERSES
+from tiny_run import VERSES
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of POSIX")
 
@@ -79,18 +79,13 @@ def test_f36_a_special_file_is_neither_hashed_nor_read_to_its_end(tmp_path: Path
             read_at_most(tmp_path / "special", 10)
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("special")
-    (place / "corpus.txt").write_text(VERSES)
-    (place / "tiny.yaml").write_text(TINY_RUN)
-    done = command_line(place, "train", "tiny.yaml", "train.steps=2", "--run-dir", "run")
-    assert done.exit_code == 0, done.stderr
-    return place / "run"
+@pytest.fixture
+def run(tiny_place: Path) -> Path:
+    return tiny_place / "base"
 
 
 def test_f36_a_prompt_from_an_endless_file_is_refused_in_little_memory(run: Path):
-    done = command_line(run.parent, "generate", "run", "--prompt-file", "/dev/zero", fault=LITTLE_MEMORY)
+    done = command_line(run.parent, "generate", "base", "--prompt-file", "/dev/zero", fault=LITTLE_MEMORY)
     assert_one_error_line(done, 5, "/dev/zero: more than")
 
 
@@ -103,7 +98,7 @@ LITTLE_MEMORY = partial(strikes.little_memory, 500 * 2**20)
     ids=lambda forged: forged[1],
 )
 def test_f36_a_model_larger_than_its_weights_is_refused_before_it_is_built(run: Path, tmp_path: Path, forged):
-    directory = tmp_path / "step-00000002"
+    directory = tmp_path / "step-00000020"
     shutil.copytree(run / directory.name, directory)
     text = (directory / "config.yaml").read_text()
     assert forged[0] in text
@@ -113,22 +108,22 @@ def test_f36_a_model_larger_than_its_weights_is_refused_before_it_is_built(run: 
         load_trained_model(directory)
 
 
-def test_f18_weights_that_are_not_finite_are_not_used(run: Path, tmp_path: Path):
+def test_f18_weights_that_are_not_finite_are_not_used(run: Path, tmp_path: Path, pellucid):
     """Under a manifest that fits them, as an attacker would write it."""
-    directory = tmp_path / "step-00000002"
+    directory = tmp_path / "step-00000020"
     shutil.copytree(run / directory.name, directory)
     tensors = safetensors.torch.load_file(directory / "model.safetensors")
     tensors["embeddings.embedding_VD"][0, 0] = float("nan")
     safetensors.torch.save_file(tensors, directory / "model.safetensors")
     sign(directory)
-    done = command_line(tmp_path, "generate", directory)
+    done = pellucid("generate", directory)
     assert_one_error_line(done, 4, "embeddings.embedding_VD holds NaN or infinity")
     assert done.stdout == ""
 
 
 @pytest.mark.parametrize("how", [(), ("--greedy",), ("--num-samples", "2"), ("--beams", "2")], ids=" ".join)
 def test_f18_finite_weights_whose_logits_overflow_write_no_token(run: Path, tmp_path: Path, pellucid, how):
-    directory = tmp_path / "step-00000002"
+    directory = tmp_path / "step-00000020"
     shutil.copytree(run / directory.name, directory)
     tensors = safetensors.torch.load_file(directory / "model.safetensors")
     tensors["embeddings.embedding_VD"] *= 1e10

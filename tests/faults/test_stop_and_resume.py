@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import strikes
+from damage import sign
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.config.load import load_run_config
 from pellucid.recipe import build_batches, prepare_data
@@ -66,14 +67,25 @@ def test_f1_a_finished_run_says_so_and_stays_as_it_is(fault_place, reference: Tr
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
-@pytest.fixture
-def begun(fault_place: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def stopped(fault_place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of its own with a run that was stopped after step 12."""
+    place = tmp_path_factory.mktemp("stopped")
     for name in ("corpus.txt", "reference.yaml"):
-        shutil.copy(fault_place / name, tmp_path)
-    done = command_line(tmp_path, "train", "reference.yaml", "--run-dir", "run", fault=stopped_after(12))
+        shutil.copy(fault_place / name, place)
+    done = command_line(place, "train", "reference.yaml", "--run-dir", "run", fault=stopped_after(12))
     assert done.exit_code == 143, done
-    return tmp_path
+    return place
+
+
+@pytest.fixture
+def begun(stopped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, where we are."""
+    monkeypatch.chdir(tmp_path)
+    return shutil.copytree(stopped, tmp_path, dirs_exist_ok=True)
+
+
+RESUME = ("train", "reference.yaml", "--run-dir", "run", "--resume")
 
 
 CHANGES = {
@@ -91,55 +103,51 @@ CHANGES = {
 }
 
 
-def test_f17_a_changed_config_is_refused_with_the_difference(begun: Path, tally):
+def test_f17_a_changed_config_is_refused_with_the_difference(begun: Path, pellucid, tally):
     before = {path: path.read_bytes() for path in (begun / "run").rglob("*") if path.is_file()}
     for change, difference in CHANGES.items():
         with tally.attempt(change):
-            done = command_line(begun, "train", "reference.yaml", change, "--run-dir", "run", "--resume")
+            done = pellucid(*RESUME, change)
             assert_one_error_line(done, 4, "the config has changed", difference)
-    two = command_line(begun, "train", "reference.yaml", "seed=1", "optimizer.lr=1", "--run-dir", "run", "--resume")
+    two = pellucid(*RESUME, "seed=1", "optimizer.lr=1")
     assert_one_error_line(two, 4, "optimizer.lr was 0.01, is 1.0", "seed was 0, is 1")
     assert {path: path.read_bytes() for path in (begun / "run").rglob("*") if path.is_file()} == before
 
 
-def test_f17_keys_that_change_no_number_may_change(begun: Path, fault_place: Path, reference: Trace):
+def test_f17_keys_that_change_no_number_may_change(begun: Path, pellucid, fault_place: Path, reference: Trace):
     """How often is logged, evaluated, sampled and saved, and how many checkpoints are kept."""
     changes = ["train.log_every_steps=3", "evaluation.every_steps=7", "sample.every_steps=9", "checkpoint.keep_last=1"]
     changes += ["checkpoint.every_steps=4", "name=other"]
-    done = command_line(begun, "train", "reference.yaml", *changes, "--run-dir", "run", "--resume")
+    done = pellucid(*RESUME, *changes)
     assert done.exit_code == 0, done
     weights = "step-00000030/model.safetensors"
     assert steps_in(begun / "run")[-1] == STEPS
     assert (begun / "run" / weights).read_bytes() == (fault_place / "undisturbed" / weights).read_bytes()
 
 
-def test_f17_a_changed_corpus_is_refused(begun: Path):
+def test_f17_a_changed_corpus_is_refused(begun: Path, pellucid):
     with (begun / "corpus.txt").open("a") as corpus:
         corpus.write("\n\nThe end.")
-    done = command_line(begun, "train", "reference.yaml", "--run-dir", "run", "--resume")
+    done = pellucid(*RESUME)
     assert_one_error_line(done, 4, "the corpus has changed")
 
 
-def test_f17_a_checkpoint_with_another_vocabulary_is_refused(begun: Path):
+def test_f17_a_checkpoint_with_another_vocabulary_is_refused(begun: Path, pellucid):
     """Everything else is the same: the tokenizer in the checkpoint was replaced, and the manifest made to fit."""
-    from damage import sign
-
     checkpoint = begun / "run/step-00000012"
     tokenizer = json.loads((checkpoint / "tokenizer.json").read_text())
     (checkpoint / "tokenizer.json").write_text(json.dumps(tokenizer))  # in another layout
     sign(checkpoint)
-    done = command_line(begun, "train", "reference.yaml", "--run-dir", "run", "--resume")
+    done = pellucid(*RESUME)
     assert_one_error_line(done, 4, "the tokenizer has changed")
 
 
-def test_f17_a_checkpoint_whose_config_this_version_cannot_read_is_refused(begun: Path):
-    from damage import sign
-
+def test_f17_a_checkpoint_whose_config_this_version_cannot_read_is_refused(begun: Path, pellucid):
     checkpoint = begun / "run/step-00000012"
     with (checkpoint / "config.yaml").open("a") as config:
         config.write("new_section: {}\n")
     sign(checkpoint)
-    done = command_line(begun, "train", "reference.yaml", "--run-dir", "run", "--resume")
+    done = pellucid(*RESUME)
     assert_one_error_line(done, 4, "new_section: unknown key; use the version of Pellucid that wrote it")
 
 
