@@ -25,14 +25,9 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory) -> library.Run:
+def run(tiny_place: Path) -> library.Run:
     """A trained run that the tests only read."""
-    from tiny_run import TINY_RUN, VERSES
-
-    place = tmp_path_factory.mktemp("api")
-    (place / "corpus.txt").write_text(VERSES)
-    (place / "tiny.yaml").write_text(TINY_RUN.replace("corpus.txt", str(place / "corpus.txt")))
-    return library.train(place / "tiny.yaml", place / "run", data_dir=place / "data")
+    return library.load(tiny_place / "base")
 
 
 def test_import_pellucid_loads_no_torch_until_something_is_used():

@@ -33,7 +33,6 @@ def trained(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("instructed")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        patch.setattr("matplotlib.figure.Figure.draw", lambda self, renderer: None)
         Path("base.yaml").write_text(BASE)
         Path("sft.yaml").write_text(f"name: sft\nstart_from: checkpoints/base\n{INSTRUCTED}")
         Path("more.yaml").write_text(f"name: more\nstart_from: checkpoints/sft\n{INSTRUCTED}")

@@ -34,7 +34,6 @@ def made(tmp_path_factory) -> tuple[Path, Plan, list[str]]:
     folder, notes = tmp_path_factory.mktemp("betas"), []
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("matplotlib.figure.Figure.draw", lambda self, renderer: None)
         make_policy_place(folder)
         (folder / "betas.yaml").write_text(BETAS)
         plan = plan_experiment(Path("betas.yaml"))

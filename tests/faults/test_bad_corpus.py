@@ -68,18 +68,24 @@ PLACES = [0, BLOCK_BYTES - 2, BLOCK_BYTES, VALIDATION_START - 2, VALIDATION_STAR
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A folder with a config that trains on corpus.txt, which is one document, for two steps."""
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder, where we are, with a config that trains on corpus.txt, which is one document, for two steps."""
+    monkeypatch.chdir(tmp_path)
     config = TINY_RUN.replace("steps: 20", "steps: 2").replace(', separator: "\\n\\n"', "")
     (tmp_path / "tiny.yaml").write_text(config.replace("packing: documents", "packing: contiguous"))
     return tmp_path
 
 
-def train_on(place: Path, content: bytes, *overrides: str) -> Result:
+@pytest.fixture
+def train_on(place: Path, pellucid: Callable[..., Result]) -> Callable[..., Result]:
     """`pellucid train` with this corpus, all from the start."""
-    shutil.rmtree(place / "data", ignore_errors=True)
-    (place / "corpus.txt").write_bytes(content)
-    return command_line(place, "train", "tiny.yaml", *overrides, "--overwrite")
+
+    def train(content: bytes, *overrides: str) -> Result:
+        shutil.rmtree("data", ignore_errors=True)
+        Path("corpus.txt").write_bytes(content)
+        return pellucid("train", "tiny.yaml", *overrides, "--overwrite")
+
+    return train
 
 
 def prepared_text(place: Path) -> str:
@@ -96,29 +102,29 @@ def prepared_text(place: Path) -> str:
 
 
 @pytest.mark.parametrize("tokenizer", [BYTE_PAIRS, CHARACTERS])
-def test_f16_odd_text_is_trained_on_as_it_is(place, tally, tokenizer):
+def test_f16_odd_text_is_trained_on_as_it_is(place, train_on, tally, tokenizer):
     for name, content in WORKS.items():
         with tally.attempt(name):
-            result = train_on(place, content, tokenizer)
+            result = train_on(content, tokenizer)
             assert result.exit_code == 0, result.stderr
             assert prepared_text(place) == content.removeprefix(codecs.BOM_UTF8).decode()
 
 
-def test_f16_a_control_token_may_separate_documents(place, tally):
+def test_f16_a_control_token_may_separate_documents(place, train_on, tally):
     with tally.attempt(END):
-        result = train_on(place, END.join([VERSES] * 9).encode(), f"corpus.separator={END}")
+        result = train_on(END.join([VERSES] * 9).encode(), f"corpus.separator={END}")
         assert result.exit_code == 0, result.stderr
         assert prepared_text(place) == VERSES * 9
 
 
-def test_f16_what_is_no_text_is_refused(place, tally, soak):
+def test_f16_what_is_no_text_is_refused(train_on, tally, soak):
     for name, (content, fragments) in REFUSED.items():
         for tokenizer in (BYTE_PAIRS, CHARACTERS) if soak else (BYTE_PAIRS,):
             with tally.attempt(f"{name}, {tokenizer}"):
-                assert_one_error_line(train_on(place, content, tokenizer), 3, *fragments)
+                assert_one_error_line(train_on(content, tokenizer), 3, *fragments)
 
 
-def test_f16_the_byte_of_the_fault_is_named(place, tally, soak):
+def test_f16_the_byte_of_the_fault_is_named(train_on, tally, soak):
     every = [(name, at) for name in FAULTS for at in PLACES]
     few = [(name, BLOCK_BYTES) for name in FAULTS] + [("a character without its last byte", at) for at in PLACES]
     for name, at in every if soak else few:
@@ -127,14 +133,14 @@ def test_f16_the_byte_of_the_fault_is_named(place, tally, soak):
         content[at:at] = fault
         for overrides in [(), (f"corpus.separator={LETTER.decode() * 3}",)] if soak else [()]:
             with tally.attempt(f"{name} at byte {at} {overrides}"):
-                result = train_on(place, bytes(content), CHARACTERS, *overrides)
+                result = train_on(bytes(content), CHARACTERS, *overrides)
                 assert_one_error_line(result, 3, "corpus.txt: ", f"at byte {at + n_good}: ")
 
 
-def test_f16_a_file_that_ends_inside_a_character_is_refused(place, tally):
+def test_f16_a_file_that_ends_inside_a_character_is_refused(train_on, tally):
     for n_missing in (1, 2, 3):
         with tally.attempt(f"{n_missing} bytes missing"):
-            result = train_on(place, TEXT + "🦊".encode()[:-n_missing])
+            result = train_on(TEXT + "🦊".encode()[:-n_missing])
             assert_one_error_line(result, 3, "corpus.txt: ", f"at byte {len(TEXT)}: unexpected end of data")
 
 
@@ -228,10 +234,10 @@ def make_a_file_that_the_disk_refuses(path: Path) -> None:
         (make_a_file_that_the_disk_refuses, "corpus.txt", 5, ["corpus.txt: cannot be read (Input/output error)"]),
     ],
 )
-def test_f16_what_is_no_file_is_refused(place, make, files, exit_code, fragments):
+def test_f16_what_is_no_file_is_refused(place, pellucid, make, files, exit_code, fragments):
     make(place / "corpus.txt")
     overrides = [f"corpus={{type: text, files: [{files}]}}"]
-    assert_one_error_line(command_line(place, "train", "tiny.yaml", *overrides), exit_code, *fragments)
+    assert_one_error_line(pellucid("train", "tiny.yaml", *overrides), exit_code, *fragments)
 
 
 def json_lines(**columns: object) -> bytes:
@@ -328,10 +334,6 @@ def test_f16_what_is_no_data_set_is_refused(hugging_face, tally):
                     assert f"error: corpus.{file_format}" in result.stderr
 
 
-def keep_caches_in(folder: Path) -> None:
-    os.environ["HF_HOME"] = str(folder)
-
-
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
@@ -341,16 +343,16 @@ def keep_caches_in(folder: Path) -> None:
         (make_endless_link, "no such file"),
     ],
 )
-def test_f16_what_is_no_file_is_no_data_set(place, make, reason):
+def test_f16_what_is_no_file_is_no_data_set(place, pellucid, monkeypatch, make, reason):
     make(place / "corpus.json")
-    fault = partial(keep_caches_in, place / "home")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", place / "cache")
     override = "corpus={type: hugging_face, path: json, data_files: corpus.json}"
-    assert_one_error_line(command_line(place, "train", "tiny.yaml", override, fault=fault), 3, reason, "corpus.json")
+    assert_one_error_line(pellucid("train", "tiny.yaml", override), 3, reason, "corpus.json")
 
 
-def test_f16_prepared_data_that_has_changed_is_prepared_again(place, tally, soak):
+def test_f16_prepared_data_that_has_changed_is_prepared_again(place, train_on, pellucid, tally, soak):
     """One flipped bit in any of its files: a warning, and the same data as before."""
-    assert train_on(place, TEXT * 9).exit_code == 0
+    assert train_on(TEXT * 9).exit_code == 0
     [directory] = (place / "data").glob("text-*")
     good = {path.name: path.read_bytes() for path in directory.iterdir()}
     random = np.random.default_rng(0)
@@ -360,7 +362,7 @@ def test_f16_prepared_data_that_has_changed_is_prepared_again(place, tally, soak
             damaged = bytearray(good[name])
             damaged[place_of_fault] ^= bit
             (directory / name).write_bytes(damaged)
-            result = command_line(place, "train", "tiny.yaml", "--overwrite")
+            result = pellucid("train", "tiny.yaml", "--overwrite")
             assert result.exit_code == 0, result.stderr
             assert f"warning: data/{directory.name} is not what was written there" in result.stderr
             assert {path.name: path.read_bytes() for path in directory.iterdir()} == good
