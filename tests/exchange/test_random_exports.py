@@ -117,10 +117,10 @@ def assert_computes_the_same(config, ours, theirs):
     assert (logits_BTV - expected_BTV).abs().max() < 2e-3 * expected_BTV.abs().max(), config
 
 
-@pytest.mark.parametrize("any_tokenizer", [True, False])
-def test_what_leaves_for_transformers_computes_the_same_there(transformers, any_tokenizer, soak):
+def test_what_leaves_for_transformers_computes_the_same_there(transformers, soak):
     classes = set()
-    for config in random_decoders(1000 if soak else 21):
+    for i, config in enumerate(random_decoders(2000 if soak else 21)):
+        any_tokenizer = i % 2 == 0
         ours = build_away_from_zero(config, VOCAB_SIZE).eval()
         try:
             written, tensors = _with_class(config, model_tensors(ours), any_tokenizer)
@@ -132,7 +132,7 @@ def test_what_leaves_for_transformers_computes_the_same_there(transformers, any_
         assert_computes_the_same(config, ours, loaded(transformers, *exported))
     assert len(classes) > 4
     if soak:
-        assert classes == {each.name for each in ARCHITECTURES} - ({"Qwen2ForCausalLM"} if any_tokenizer else set())
+        assert classes == {each.name for each in ARCHITECTURES}
 
 
 class File(dict):

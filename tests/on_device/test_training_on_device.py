@@ -181,7 +181,7 @@ def test_an_adapter_over_few_bits_learns_and_is_merged_as_on_a_cpu(device, to):
     torch.testing.assert_close(logits, expected_logits, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("precision", ["fp16", pytest.param("bf16", marks=pytest.mark.cuda)])
 def test_a_run_that_is_resumed_ends_with_the_same_bytes(device, precision, workplace: Path, pellucid):
     """With explicit attention: the gradient of PyTorch's fused one is summed in any order on a GPU."""
     changes = ["train.device=cuda", f"train.precision={precision}", "model.attention=explicit"]
@@ -200,7 +200,9 @@ def test_a_run_that_is_resumed_ends_with_the_same_bytes(device, precision, workp
     assert written.stdout
 
 
-@pytest.mark.parametrize("objective", [[], [PPO]], ids=["grpo", "ppo"])
+@pytest.mark.parametrize(
+    "objective", [pytest.param([], id="grpo", marks=pytest.mark.cuda), pytest.param([PPO], id="ppo")]
+)
 def test_a_model_learns_from_its_rewards(device, objective, tmp_path: Path, monkeypatch, pellucid):
     make_policy_place(tmp_path)
     monkeypatch.chdir(tmp_path)
