@@ -3,6 +3,7 @@
 import ast
 import re
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import yaml
@@ -74,20 +75,24 @@ def test_what_the_code_imports_is_installed_with_it_or_named_as_an_extra():
     text = (ROOT / "pyproject.toml").read_text("utf-8")
     listed = text.partition("dependencies = [")[2].partition("\n]")[0]
     needed = {name.replace("-", "_") for name in re.findall(r'^    "([\w-]+)>=', listed, re.MULTILINE)}
-    extras = {"gguf", "tensorboard", "wandb"}
+    extras = {"gguf", "lab", "tensorboard", "wandb"}
     assert all(f"\n{name} = [" in text for name in extras)
     brought = {
         "h11": "uvicorn",
+        "pandas": "lab",
         "pyarrow": "datasets",
         "pydantic_core": "pydantic",
         "starlette": "fastapi",
         "yaml": "pyyaml",
     }
-    imported = set()
-    for file in (ROOT / "src").rglob("*.py"):
+    imported = defaultdict(set)  # in which rooms
+    for file in (ROOT / "src/pellucid").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
-            imported |= {name.partition(".")[0] for name in names}
-    foreign = imported - sys.stdlib_module_names - {"pellucid"}
+            for name in names:
+                imported[name.partition(".")[0]].add(file.relative_to(ROOT / "src/pellucid").parts[0])
+    foreign = imported.keys() - sys.stdlib_module_names - {"pellucid"}
     assert {brought.get(name, name) for name in foreign} <= needed | extras
+    assert imported["pandas"] == {"experiments"}
+    assert "scipy" not in imported, "only the code of one experiment needs it"

@@ -1,5 +1,6 @@
 """The plan of an experiment: which runs it has, what their configs are, and what is said of one that cannot be."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,11 @@ def test_runs_without_a_loss_of_text_are_refused_before_one_is_trained(place):
     what = "an experiment compares losses of text, and reward_model on preferences has none"
     fix = "use next_token or sft; or dpo, grpo or ppo with corpus.type instructions"
     assert error_of(RUNS, *changes) == f"objective.type: {what}; {fix}"
+
+
+def test_without_the_packages_of_the_lab_an_experiment_says_what_to_install(place, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert error_of(GRID) == "experiment: pandas must be installed; pip install 'pellucid[lab]'"
 
 
 def test_answers_are_measured_only_where_somebody_asks(place):

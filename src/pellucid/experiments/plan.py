@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,13 @@ from pellucid.experiments.own_code import OwnCode, OwnFile
 PLAN_FILE = "plan.json"
 MOST_CHARACTERS_OF_A_FOLDER_NAME = 60
 _ABSENT = object()  # stands for a key that this run's config does not have
+LAB = ("pandas", "scipy")  # packages of the extra `lab`: what trains, evaluates and writes needs none of them
+
+
+def require_lab() -> None:
+    """Raise ConfigError if a package is missing that tables and figures need: better now than after the runs."""
+    if missing := [name for name in LAB if find_spec(name) is None]:
+        raise ConfigError("experiment", f"{' and '.join(missing)} must be installed", "pip install 'pellucid[lab]'")
 
 
 class PlannedRun(Section):
@@ -84,6 +92,7 @@ def plan_experiment(file: Path, overrides: Sequence[str] = ()) -> Plan:
     Raises ConfigError, with the line in the experiment's file, for an invalid config, for runs that are equal or have
     equal names, and for figures of variants that do not exist; and as `OwnCode` does.
     """
+    require_lab()
     experiment = load_experiment(file)
     config = experiment.config
     own = OwnCode(find_config(file).with_suffix(".py"))
