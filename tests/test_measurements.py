@@ -1,10 +1,14 @@
 """What the measurements of scripts/ compute, on inputs whose figures are known."""
 
 import asyncio
+import contextlib
+import io
 import json
+import math
 import os
 import random
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +24,7 @@ from measurements import (
     adapters,
     benchmark,
     chat,
+    commands,
     context,
     demo,
     devices,
@@ -44,7 +49,8 @@ from measurements import (
     step_time,
     stories,
 )
-from results import ROOT, read
+from registry import programs
+from results import ROOT, here, read, recipe_hash
 from timing import median_ratio, take_turns
 from torch.testing import assert_close
 
@@ -52,7 +58,9 @@ import in_this_process
 from pellucid.checkpoint.step_directory import read_checkpoint
 from pellucid.config.load import load_run_config
 from pellucid.config.shipped import DEMO
+from pellucid.corpora.instructions import judge
 from pellucid.cost.machine import Machine
+from pellucid.inspection.estimate import Estimate
 from pellucid.languages.fables import Fables
 from pellucid.languages.fables.story import MORALS
 from pellucid.model.build import build_model
@@ -75,8 +83,74 @@ def place(tmp_path_factory):
         patch.chdir(folder)
         patch.setattr("matplotlib.figure.Figure.draw", lambda self, renderer: None)
         in_this_process.train_small(patch)
-        in_this_process.pellucid(["train", "fables"])
+        for name in ("fables", "instructions_sft"):
+            in_this_process.pellucid(["train", name])
+    (folder / "text.txt").write_text(VERSES)
     return folder
+
+
+def pellucid_here(*arguments, folder=Path(), environment=None):
+    """As `runs.pellucid`, in this process."""
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.chdir(folder)
+        in_this_process.pellucid(list(map(str, arguments)))
+    printed.seek(0)
+    return printed.read()
+
+
+def obeyed_by_length(fables, task, answer):
+    """What an untrained model answers is all noise, and as bad: pairs need a better and a worse one."""
+    return replace(judge(fables, task, answer), obeys=len(answer) % 2 == 0)
+
+
+# How each is called in its smallest form, and what is made smaller in it.
+TWO_TRICKS = {speedrun.FULL: [], "bfloat16; float32": ["train.precision=fp32"]}
+SMALLEST = {
+    kernels: ((), {"pairs": 1}, {"UPDATES_A_TURN": 1, "TOKENS_A_TURN": 2}),
+    speedrun: (("text.txt",), {"seeds": 1}, {"FEWEST_STEPS": 2, "TARGET": 100, "WITHOUT": TWO_TRICKS}),
+    step_time: ((), {"turns": 1}, {"UPDATES_A_TURN": 1, "VARIANTS": {"the demo": [], step_time.NARROW: []}}),
+    saving: ((), {"turns": 1}, {"UPDATES_A_TURN": 1}),
+    commands: ((), {}, {}),
+    ngram_floors: ((), {"most": 2}, {}),
+    chat: (("checkpoints/fables",), {"seeds": 1}, {"N_ANSWERS": 16}),
+    pairs: (("checkpoints/instructions_sft",), {}, {"N_PAIRS": 8}),
+    adapters: (("checkpoints/fables",), {}, {}),
+}
+
+
+@pytest.mark.parametrize("module", SMALLEST, ids=lambda module: module.__name__.partition(".")[2])
+def test_a_measurement_measures_what_it_says_it_remakes(module, place, monkeypatch):
+    monkeypatch.chdir(place)
+    in_this_process.train_small(monkeypatch)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 1)
+    monkeypatch.setattr("pellucid.evaluation.build.N_ANSWERS", 2)
+    monkeypatch.setattr("pellucid.evaluation.answers.judge", obeyed_by_length)
+    arguments, options, smaller = SMALLEST[module]
+    stand_ins = {
+        "pellucid": pellucid_here,
+        "ProcessPoolExecutor": in_this_process.Pool,
+        "measure_machine": lambda device, dtype: Machine("any", 1e9, 1e9, 1e-6),
+    }
+    for what, stand_in in {**stand_ins, **smaller}.items():
+        if what in smaller or hasattr(module, what):
+            monkeypatch.setattr(module, what, stand_in)
+    monkeypatch.setattr("runs.pellucid", pellucid_here)
+    entries = list(module.measure(*map(Path, arguments), **options))
+    remakes = programs("measurements", "measure")[module.__name__.partition(".")[2]].facts["Remakes"]
+    for entry, name in zip(entries, remakes.split(", "), strict=True):
+        assert entry.name in (name, here(name))
+    for entry in entries:
+        assert [recipe_hash(recipe) for recipe in entry.recipes] or module is commands
+        numbers = [number for number in numbers_in(entry.figures) if isinstance(number, float)]
+        assert numbers
+        assert all(map(math.isfinite, numbers))
+
+
+def numbers_in(figures):
+    """All that stands in a table of tables."""
+    for value in figures.values():
+        yield from numbers_in(value) if isinstance(value, dict) else [value]
 
 
 def the_one(entries):
@@ -414,9 +488,11 @@ def test_the_heads_of_the_shipped_demo_have_a_row_each():
         assert row["costs"] >= row["next head costs"]
 
 
-def test_a_probe_gives_a_share_and_its_error_for_each_layer():
-    figures = the_one(probe.measure(DEMO, most=10))
-    assert all(0 <= float(cell.split(" ± ")[0]) <= 100 for row in figures.values() for cell in row.values())
+def test_what_a_probe_reads_is_in_percent(monkeypatch):
+    monkeypatch.setattr(probe, "load_trained_run", lambda run: (None, None))
+    scores = {"after block 1": {"animal": Estimate(0.5, 0.0125)}}
+    monkeypatch.setattr(probe, "probe_run", lambda trained, texts, most: SimpleNamespace(scores=scores))
+    assert the_one(probe.measure(DEMO)) == {"after block 1": {"animal": "50.0 ± 1.2"}}
 
 
 def test_the_shipped_demo_is_the_newest_checkpoint_in_sixteen_bits(place, tmp_path, monkeypatch):

@@ -60,7 +60,7 @@ def test_the_list_names_the_pages_that_show_what_is_remade(capsys):
     measure.main(["--list"])
     listed = capsys.readouterr().out
     assert "\nsaving\n    What share of a run's training time its checkpoints cost.\n" in listed
-    assert "    remakes: saving (docs/speed.md)\n    takes: 1 minute\n    needs: nothing\n" in listed
+    assert "    remakes: saving (docs/speed.md)\n    takes: half a minute\n    needs: nothing\n" in listed
     draw.main(["--list"])
     assert "    remakes: docs/roofline.png\n" in capsys.readouterr().out
 

@@ -1,7 +1,7 @@
 """What one more token costs after 10 to 10,000 others: softmax attention, a sliding window, and linear attention.
 
 Remakes: context
-Takes: 5 minutes
+Takes: some minutes
 Needs: nothing (then `draw.py context` draws it)
 
 Time is that of writing a token, as `pellucid generate` does, with random weights; the three take turns, and a point is

@@ -1,7 +1,7 @@
 """How the cost of a training step grows with the context and with the width of the model.
 
 Remakes: growth
-Takes: 5 minutes
+Takes: 3 minutes
 Needs: transformers (then `draw.py growth` draws it)
 
 Each point is the median of several turns of the benchmark's training at 8,192 tokens a step, Pellucid and transformers

@@ -1,7 +1,7 @@
 """What a busy neighbour costs: the demo's updates beside other programs, with threads and with processes.
 
 Remakes: neighbours
-Takes: 4 minutes
+Takes: some minutes
 Needs: nothing
 
 Threads share every operation, and wait for each other by spinning, a loop that does nothing: if one of them has to

@@ -1,7 +1,7 @@
 """configs/own_text.yaml on a small text and a larger one, both made of what every checkout has at hand.
 
 Remakes: own text
-Takes: 20 minutes
+Takes: three quarters of an hour
 Needs: nothing
 
 The small text is Python's reference (the topics of `help()`), 466 kB in Python 3.11. The larger one adds this

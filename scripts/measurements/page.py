@@ -1,7 +1,7 @@
 """From a keystroke to redrawn panels, measured inside a browser that shows the Model Microscope.
 
 Remakes: page
-Takes: 1 minute
+Takes: half a minute
 Needs: checkpoints/fables, chromium
 
 The page of the run is opened, and letters are typed one after the other at the end of its text. A browser's own clock

@@ -1,7 +1,7 @@
 """What share of a run's training time its checkpoints cost.
 
 Remakes: saving
-Takes: 1 minute
+Takes: half a minute
 Needs: nothing
 
 Updates and saves take turns in one process; the medians, times the numbers of both in the whole run, give the share.

@@ -1,7 +1,7 @@
 """Tokens per second of the server: 16 clients beside one, and beside transformers behind FastAPI on the same weights.
 
 Remakes: server
-Takes: 2 minutes
+Takes: some minutes
 Needs: checkpoints/fables, transformers
 
 The run is exported for transformers, and both servers start, each in a process of its own. Then clients ask for texts
@@ -41,16 +41,16 @@ Speeds = dict[tuple[int, str, str], list[float]]  # of so many clients, of a kin
 
 def measure(run: Path, *, pairs: int = 3, tokens: int = 128, port: int = 8711) -> Iterator[Entry]:
     """tokens: of a text, at most."""
-    loaded = pellucid.load(run)
+    name = run.resolve().name  # by which it is served
     with tempfile.TemporaryDirectory() as temporary, ExitStack() as servers:
-        loaded.export(folder := Path(temporary) / "exported")
+        pellucid.load(run).export(folder := Path(temporary) / "exported")
         ports = {"Pellucid": port, "transformers": port + 1}
         servers.enter_context(serving(serve_pellucid, run, port))
         servers.enter_context(serving(serve_transformers, folder, port + 1))
         for each in ports.values():
-            asyncio.run(wait_for(each, loaded.config.name))
+            asyncio.run(wait_for(each, name))
         works = {
-            (n_clients, kind, server): partial(tokens_per_second, each, loaded.config.name, n_clients, tokens, streamed)
+            (n_clients, kind, server): partial(tokens_per_second, each, name, n_clients, tokens, streamed)
             for n_clients in TEXTS_EACH
             for kind, streamed in KINDS.items()
             for server, each in ports.items()

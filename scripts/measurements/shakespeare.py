@@ -1,7 +1,7 @@
 """The configs for tiny Shakespeare, on a GPU the one for it: seconds, evaluations included, and the loss at the end.
 
 Remakes: shakespeare
-Takes: 4 minutes; with --nanogpt 6
+Takes: 2 minutes; with --nanogpt 4
 Needs: tinyshakespeare.txt
 
 --nanogpt names a clone of nanoGPT. Its recipe for a CPU, as its README gives it, then trains on the same text before

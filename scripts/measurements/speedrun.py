@@ -1,7 +1,7 @@
 """What each trick of configs/speedrun_shakespeare.yaml gains: the time to its loss with one of them off at a time.
 
 Remakes: speedrun_ablation
-Takes: 40 minutes
+Takes: half an hour
 Needs: tinyshakespeare.txt
 
 A run without a trick may need more steps. So each is tried with longer and longer schedules, 8 % longer each time,
