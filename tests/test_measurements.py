@@ -60,9 +60,9 @@ from pellucid.config.load import load_run_config
 from pellucid.config.shipped import DEMO
 from pellucid.corpora.instructions import judge
 from pellucid.cost.machine import Machine
-from pellucid.inspection.estimate import Estimate
+from pellucid.evaluation.estimate import Estimate
 from pellucid.languages.fables import Fables
-from pellucid.languages.fables.story import MORALS
+from pellucid.languages.fables.world import MORALS
 from pellucid.model.build import build_model
 from pellucid.post_training.pairs import Pair
 from pellucid.runtime.distributed import World
@@ -124,7 +124,7 @@ def test_a_measurement_measures_what_it_says_it_remakes(module, place, monkeypat
     monkeypatch.chdir(place)
     in_this_process.train_small(monkeypatch)
     monkeypatch.setattr("torch.get_num_threads", lambda: 1)
-    monkeypatch.setattr("pellucid.evaluation.build.N_ANSWERS", 2)
+    monkeypatch.setattr("pellucid.runs.evaluate_run.N_ANSWERS", 2)
     monkeypatch.setattr("pellucid.evaluation.answers.judge", obeyed_by_length)
     arguments, options, smaller = SMALLEST[module]
     stand_ins = {

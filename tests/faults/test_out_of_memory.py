@@ -74,7 +74,7 @@ def test_f21_a_setting_that_is_too_large_is_named(place, tally, soak):
 def test_f21_too_many_samples_are_named(place, tally, soak):
     run = ("--run-dir", "samples")
     assert command_line(place, "train", "tiny.yaml", *run, "--overwrite").exit_code == 0
-    for n_samples in (10**6, 2**40, 2**64) if soak else (3 * 10**5,):  # whose logits take twice the room
+    for n_samples in (10**5, 2**40, 2**64) if soak else (10**5,):  # there is room for their texts, not for their logits
         with tally.attempt(f"{n_samples} samples"):
             arguments = ("generate", "samples", "--num-samples", n_samples, "--max-new-tokens", 2)
             result = command_line(place, *arguments, fault=partial(leave_room, ROOM))

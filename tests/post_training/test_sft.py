@@ -188,7 +188,7 @@ def test_a_bad_record_is_one_line_and_nothing_is_left_behind(place: Path, pelluc
 def test_conversations_are_for_no_objective_that_compares_answers(place: Path, pellucid):
     result = pellucid("train", "sft.yaml", "objective={type: dpo}", "--run-dir", "dpo")
     assert result.exit_code == 2
-    assert "objective: conversations have one answer to each question, and" in result.stderr
+    assert "objective.type: conversations have one answer to each question, and" in result.stderr
 
 
 def test_a_base_that_never_learned_to_answer_is_pointed_out_before_it_waits_for_rewards(place: Path, pellucid):
