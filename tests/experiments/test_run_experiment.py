@@ -103,22 +103,13 @@ def test_a_run_that_fails_is_reported_and_the_others_are_made(compared: Path):
     report = (compared / "report/report.md").read_text()
     assert "| narrow |" in report
     assert "## Runs that failed\n\n- diverges, seed 3: `step " in report
-
-
-def test_the_exit_code_is_that_of_the_first_run_that_failed(compared: Path):
-    assert (compared / "exit_code").read_text() == "6"
-    errors = [line for line in (compared / "stderr").read_text().splitlines() if line.startswith("error: ")]
-    text = (
-        "error: experiment compare: 2 of 4 runs failed; see report/report.md and run the same command to try them again"
-    )
-    assert errors == [text]
-
-
-def test_beside_the_bars_each_run_has_one_line(compared: Path):
+    assert (compared / "exit_code").read_text() == "6", "that of the first run that failed"
     shown = (compared / "stderr").read_text().replace("\r", "\n").splitlines()
-    lines = [line for line in shown if line.strip() and "%|" not in line and "B/s]" not in line]
-    assert lines.pop(0).startswith("writing to ")
-    assert sorted(line.split(", ")[0].strip() for line in lines[:-1]) == ["diverges", "narrow", "wide"]
+    where, *ended, error = [line for line in shown if line.strip() and "%|" not in line and "B/s]" not in line]
+    assert where.startswith("writing to ")
+    assert sorted(line.split(", ")[0].strip() for line in ended) == ["diverges", "narrow", "wide"]
+    fix = "see report/report.md and run the same command to try them again"
+    assert error == f"error: experiment compare: 2 of 4 runs failed; {fix}"
 
 
 def test_everything_that_the_report_shows_lies_beside_it(compared: Path):
