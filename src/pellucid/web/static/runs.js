@@ -90,9 +90,11 @@ export async function followRuns(view, goOn) {
   }
 
   function lose(error) {
-    isGone = true;
-    view.live = {};
-    view.draw();
+    if (!isGone) {
+      isGone = true;
+      view.live = {};
+      view.draw();
+    }
     throw error;
   }
 }

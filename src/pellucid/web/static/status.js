@@ -22,9 +22,11 @@ export function showStatus(view) {
   live.textContent = `training: step ${thousands(view.metrics[training.name]?.at(-1)?.step ?? 0)}${end}`;
 }
 
-export function fail(error) {
+export function fail({ message }) {
   const problem = document.getElementById("problem");
-  fill(problem, withCode(error.message));
+  const isSaid = !problem.hidden && problem.textContent === message.replaceAll("`", "");
+  if (isSaid) return; // or a screen reader would say it every second
+  fill(problem, withCode(message));
   problem.hidden = false;
 }
 
