@@ -25,8 +25,7 @@ def test_a_run_that_learns_from_rewards_shows_them_below_the_most_there_is(brows
         watched(browser, f"http://127.0.0.1:{port}/", "#checkpoint=grpo@2") as page,
     ):
         curves = settled(page).locator("#part-run .measures button")
-        curves.first.wait_for()
-        assert curves.all_inner_texts() == ["reward", "KL", "loss"]
+        expect(curves).to_have_text(["reward", "KL", "loss"])
         assert [value(page, name) for name in ("val_reward", "level")] == [rows[2]["val_reward"], 1]
         expect(page.locator(".curve line.floor")).to_have_count(1)
 
@@ -42,16 +41,16 @@ def test_a_run_that_learns_from_rewards_shows_them_below_the_most_there_is(brows
         expect(settled(page).locator("#part-run .measures [aria-pressed=true]")).to_have_text("KL")
 
 
-@pytest.mark.parametrize("objective", ["dpo", "reward_model"])
-def test_a_run_that_learns_from_pairs_shows_how_often_it_is_right_and_what_guessing_gives(
-    browser, learned_further, objective
-):
-    run = learned_further({"type": objective})
-    [row] = read_rows(run / "metrics.jsonl")
-    with served(make_app([run])) as (_, port), watched(browser, f"http://127.0.0.1:{port}/") as page:
-        curves = settled(page).locator("#part-run .measures button")
-        assert curves.all_inner_texts() == ["accuracy", "margin", "loss"]
-        assert [value(page, name) for name in ("val_accuracy", "level")] == [row["val_accuracy"], 0.5]
-        curves.filter(has_text="loss").click()
-        assert value(page, "val_loss") == pytest.approx(row["val_loss"], rel=1e-6)
-        assert value(page, "level") == pytest.approx(math.log(2))
+def test_a_run_that_learns_from_pairs_shows_how_often_it_is_right_and_what_guessing_gives(browser, learned_further):
+    runs = [learned_further({"type": objective}) for objective in ("dpo", "reward_model")]
+    with served(make_app(runs)) as (_, port), watched(browser, f"http://127.0.0.1:{port}/") as page:
+        curves = page.locator("#part-run .measures button")
+        for run in runs:
+            settled(page).evaluate("checkpoint => microscope.store.set({ checkpoint, curve: '' })", f"{run.name}@1")
+            [row] = read_rows(run / "metrics.jsonl")
+            expect(settled(page).locator("#run-choice")).to_have_value(run.name)
+            expect(curves).to_have_text(["accuracy", "margin", "loss"])
+            assert [value(page, name) for name in ("val_accuracy", "level")] == [row["val_accuracy"], 0.5]
+            curves.filter(has_text="loss").click()
+            assert value(page, "val_loss") == pytest.approx(row["val_loss"], rel=1e-6)
+            assert value(page, "level") == pytest.approx(math.log(2))
