@@ -138,7 +138,7 @@ def next_words(corpus, tokenizer, texts) -> list[Array]:
 
     tables = []
     for text in texts:
-        rows = list(next_token_distributions(corpus, tokenizer, text))
+        rows = list(next_token_distributions(corpus.language, tokenizer, text))
         p_TV = np.zeros((len(rows), tokenizer.vocab_size))
         for p_V, row in zip(p_TV, rows, strict=True):
             p_V[list(row)] = list(row.values())
