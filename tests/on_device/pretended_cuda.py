@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch._dynamo.variables.torch  # it lists PyTorch's functions at its import: before any is replaced here
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -148,6 +147,8 @@ class PretendedGenerator(torch.Generator):
 
 def pretend(monkeypatch: pytest.MonkeyPatch) -> PretendedCuda:
     """What PyTorch says about CUDA, until the test ends: one GPU is here. The mode is to be entered."""
+    import torch._dynamo.variables.torch  # takes seconds; it lists PyTorch's functions: before any is replaced here
+
     mode = PretendedCuda()
     autocast, is_enabled, dtype_of = torch.autocast, torch.is_autocast_enabled, torch.get_autocast_dtype
 
