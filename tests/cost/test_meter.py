@@ -222,7 +222,7 @@ def test_weights_gradients_moments_and_checkpoint_are_those_of_the_tensors(name)
         assert on_disk * 0.95 < memory.checkpoint < on_disk
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_a_deep_model_costs_what_is_measured_of_all_its_layers(name):
     config = run_config(small_config(n_layers=3, tied_embeddings=False), OPTIMIZERS[name])
     cost = cost_of_run(config, VOCAB_SIZE, BF16)
