@@ -75,11 +75,11 @@ def test_a_fable_reads_back_as_the_choices_that_were_drawn():
         assert math.isfinite(FABLES.log_probability(text))
 
 
-@pytest.mark.parametrize("world_size", [2, 8, 24, 200, 2000])
+@pytest.mark.parametrize("world_size", [2, 24, 200, 2000])
 def test_at_every_choice_no_option_begins_like_another(world_size, soak):
     fables, rng = Fables(world_size), random.Random(6)
     checked = set()
-    for _ in range(150 if soak else 50 if world_size <= 24 else 15):  # a choice among 2,000 takes long to list
+    for _ in range(150 if soak else {200: 10, 2000: 2}.get(world_size, 30)):  # a choice among 2,000 takes long to list
         for fork, _ in fables.read(fables.write(rng)):
             openings = tuple(sorted(fork.write(index)[0] for index in fork.allowed()))
             if openings not in checked:

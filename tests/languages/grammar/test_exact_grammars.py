@@ -35,7 +35,7 @@ def rules(draw) -> str:
 
 
 @given(rules(), st.integers(0, 100))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_every_text_has_the_probability_of_all_ways_to_draw_it(source, seed):
     try:
         grammar = OwnGrammar(source, "rules")
