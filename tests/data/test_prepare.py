@@ -180,15 +180,6 @@ def test_no_byte_of_any_file_can_change_unnoticed(whole, data):
     assert read_manifest(directory, manifest.fingerprint) == manifest
 
 
-def test_a_flipped_bit_in_the_tokens_never_reaches_a_reader(tmp_path):
-    directory, manifest = prepared(Stories(), tmp_path)
-    tokens = bytearray((directory / "train.bin").read_bytes())
-    tokens[5] ^= 0x80  # an id that the vocabulary does not have
-    (directory / "train.bin").write_bytes(tokens)
-    prepared(Stories(), tmp_path)
-    assert read(directory, "train.bin", manifest.vocab_size) == STORIES[:-5]
-
-
 def with_checksums(directory, manifest: str):
     """Another manifest, which the checksums vouch for."""
     (directory / "manifest.json").write_text(manifest, encoding="utf-8")
