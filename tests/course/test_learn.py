@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import astuple
 from io import BytesIO
 from pathlib import Path
@@ -31,6 +32,16 @@ ODD = "class Odd(Exception):\n    def __str__(self):\n        raise ValueError\n
 def here(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def the_lessons_own_module() -> Iterator[None]:
+    """A student's file that is run in this process takes the module's name: other tests import the lesson's own."""
+    ours = sys.modules.get(LESSON.module)
+    yield
+    sys.modules.pop(LESSON.module, None)
+    if ours is not None:
+        sys.modules[LESSON.module] = ours
 
 
 def learn(*arguments: object) -> str:

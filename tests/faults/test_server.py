@@ -296,7 +296,7 @@ def memory_bytes() -> int:
 
 
 def test_f28_of_a_crowd_each_is_served_or_told_to_come_back_and_a_seed_is_a_seed(address, tally, soak):
-    n_clients, n_rounds = (1_000, 5) if soak else (90, 1)
+    n_clients, n_rounds = (1_000, 5) if soak else (200, 1)
 
     def request(i: int) -> bytes:
         return post(json.dumps({"model": "tiny", "prompt": "The", "max_tokens": 12, "seed": i % 30, "n": 1}).encode())
