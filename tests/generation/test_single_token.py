@@ -1,4 +1,6 @@
 import copy
+import gc
+import weakref
 from functools import partial
 
 import pytest
@@ -7,6 +9,7 @@ from torch import nn
 
 from edits import OF_THE_MODEL, edit
 from model_axes import VOCAB_SIZE, build_away_from_zero, covering_combinations, float64, tiny_config
+from pellucid.generation import single_token
 from pellucid.generation.single_token import (
     SingleTokenDecoder,
     own_part,
@@ -219,6 +222,50 @@ def seen_nearby(n_queries, n_keys, like):
     """A mask of one's own: a position sees itself and the two before it."""
     mask_TS = like.new_full((n_queries, n_keys), float("-inf"))
     return mask_TS.triu(diagonal=1 + n_keys - n_queries) + mask_TS.tril(diagonal=n_keys - n_queries - 3)
+
+
+def test_a_model_is_proved_once_and_again_after_any_edit(monkeypatch):
+    """Of its code, a setting, its weights or its methods: the next text is of the model as it is then."""
+    proofs = []
+    monkeypatch.setattr(single_token, "last_logits_agree", lambda *_: proofs.append(1) or True)
+    model = build_away_from_zero(tiny_config(activation="relu_squared")).eval()
+
+    def is_proved_now() -> bool:
+        before = len(proofs)
+        reader_of_one_token(model)
+        return len(proofs) > before
+
+    assert [is_proved_now(), is_proved_now()] == [True, False]
+    for name in OF_THE_MODEL:
+        with pytest.MonkeyPatch.context() as edited:
+            edit(edited, name)
+            assert [is_proved_now(), is_proved_now()] == [True, False], name
+        assert is_proved_now(), "it is as before, but that is not remembered"
+    with pytest.MonkeyPatch.context() as edited:
+        edited.setattr(attention, "causal_mask", lambda n_queries, n_keys, like: like.new_zeros(n_queries, n_keys))
+        assert is_proved_now()
+    is_proved_now()
+    part = model.blocks[0].attention.sublayer
+    changes = [
+        lambda: part.W_O.weight.mul_(2),
+        lambda: setattr(part, "own", 3),
+        lambda: setattr(part, "forward", part.forward),
+        lambda: model.blocks[0].register_forward_hook(lambda *_: None),
+        lambda: setattr(model.blocks[1], "feed_forward", copy.deepcopy(model.blocks[1].feed_forward)),
+    ]
+    with torch.no_grad():
+        for change in changes:
+            change()
+            assert [is_proved_now(), is_proved_now()] == [True, False]
+
+
+def test_what_was_proved_keeps_no_model():
+    model = build_away_from_zero(tiny_config()).eval()
+    reader_of_one_token(model)
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
 
 
 def test_a_mask_that_hides_what_is_further_back_counts_in_writing(caplog, monkeypatch):

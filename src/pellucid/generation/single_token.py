@@ -1,8 +1,8 @@
 """The decoder at work on one token per sequence: what writes text.
 
 It computes what `decoder.Decoder` computes, which is the text to read first, in half to two thirds of the time: each
-layer gives its lean form (`model/one_token.py`). Before it writes, it is compared with the model at hand. If a layer
-was added or edited, so that the two differ, the model itself writes.
+layer gives its lean form (`model/one_token.py`). Before it writes, it is compared with the model at hand: once, and
+again after any edit. If a layer was added or edited, so that the two differ, the model itself writes.
 
 Shapes: B sequences, T tokens of a text, D model, V vocabulary.
 """
@@ -10,14 +10,17 @@ Shapes: B sequences, T tokens of a text, D model, V vocabulary.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import cache
+from types import FunctionType
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pellucid.model.decoder import Decoder
 from pellucid.model.kv_cache import KVCache
@@ -27,6 +30,7 @@ from pellucid.model.one_token import (
     as_function,
     as_it_is,
     called_as_they_are,
+    has_hooks,
     has_lean_form,
     is_close,
     on_one_token,
@@ -39,6 +43,8 @@ _SWITCH = threading.Lock()  # of oneDNN
 _WAS_ENABLED: list[bool] = []  # what each thread inside `without_onednn` has found, the first at the bottom
 
 TOKENS_OF_A_PROOF = 64  # a mask of one's own that hides only what is further back is beyond it
+_PROVED: WeakKeyDictionary[Decoder, list[object]] = WeakKeyDictionary()  # with what decided its logits then
+_OF_EVERY_MODULE = vars(nn.Module()).keys()
 _TOLD: WeakSet[Decoder] = WeakSet()  # that they write slowly
 
 
@@ -83,12 +89,59 @@ def reader_of_one_token(model: LanguageModel) -> Callable[[Tensor, State], Tenso
     """
     if isinstance(model, Decoder):
         lean = SingleTokenDecoder(model)
-        if last_logits_agree(lean, model):
+        if is_proved(lean, model):
             return lean
         if model not in _TOLD:
             _log.warning("writes with the model itself, 1.5 x slower: the lean decoder computes something else")
             _TOLD.add(model)
     return lambda tokens_B, state: model(tokens_B[:, None], state)[:, -1]
+
+
+def is_proved(lean: SingleTokenDecoder, model: Decoder) -> bool:
+    """Whether both gave the same logits, and nothing that decides them has changed since: no code, no weight."""
+    now = all_that_decides(model)
+    if _PROVED.get(model) != now:
+        if not last_logits_agree(lean, model):
+            return False
+        _PROVED[model] = now
+    return True
+
+
+def all_that_decides(model: Decoder) -> list[object]:
+    """All that its logits follow from, but for the text: its weights, the settings of its parts, the code of its files.
+
+    In a notebook any of it may be edited between two texts. To list it takes a tenth of the time of a proof.
+    """
+    parts, files = list(model.modules()), dict.fromkeys(_files_of_models())
+    files |= dict.fromkeys(type(part).__module__ for part in parts)  # a layer of one's own
+    decides: list[object] = [product_dtype(next(model.parameters()))]
+    for name in files:
+        for value in vars(sys.modules[name]).values():
+            members = vars(value).values() if isinstance(value, type) and value.__module__ == name else (value,)
+            decides += [(each, each.__code__) for each in members if isinstance(each, FunctionType)]
+    for part in parts:
+        own = vars(part).keys() - _OF_EVERY_MODULE
+        decides += [type(part), has_hooks(part), {name: _without_its_module(vars(part)[name]) for name in own}]
+        tensors = (*part._parameters.values(), *part._buffers.values())
+        decides += [each if each is None else _as_it_is_now(each) for each in tensors]
+    return decides
+
+
+def _as_it_is_now(tensor: Tensor) -> tuple[int, int]:
+    """Where it lies, and how often it was changed there; tensors of inference mode do not count that."""
+    return tensor.data_ptr(), -1 if tensor.is_inference() else tensor._version
+
+
+@cache
+def _files_of_models() -> list[str]:
+    return [name for name in sys.modules if name.startswith(("pellucid.model.", "pellucid.kernels."))]
+
+
+def _without_its_module(value: object) -> object:
+    """A setting that can be kept: a method would keep the model that it is of."""
+    if isinstance(value, int | float | str | FunctionType | None):
+        return value
+    return getattr(value, "__func__", id(value))
 
 
 def own_part(model: Decoder) -> str | None:
