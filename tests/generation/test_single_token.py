@@ -1,5 +1,6 @@
 import copy
 import gc
+import threading
 import weakref
 from functools import partial
 
@@ -257,6 +258,26 @@ def test_a_model_is_proved_once_and_again_after_any_edit(monkeypatch):
         for change in changes:
             change()
             assert [is_proved_now(), is_proved_now()] == [True, False]
+
+
+def test_other_threads_may_import_while_it_is_listed_what_decides():
+    model, is_over = build_away_from_zero(tiny_config()).eval(), threading.Event()
+
+    def imports() -> None:
+        while not is_over.is_set():
+            for i in range(100):
+                setattr(attention, f"imported_{i}", i)
+            for i in range(100):
+                delattr(attention, f"imported_{i}")
+
+    thread = threading.Thread(target=imports)
+    thread.start()
+    try:
+        listed = [single_token.all_that_decides(model) for _ in range(300)]
+    finally:
+        is_over.set()
+        thread.join()
+    assert all(each == listed[0] for each in listed)
 
 
 def test_what_was_proved_keeps_no_model():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -61,7 +62,8 @@ def with_attempt(solved: str, attempt: Attempt) -> str:
 
 def tried(lesson: Lesson, text: str, folder: Path, checks: dict[str, Callable[[ModuleType], None]]) -> list[Outcome]:
     """What the checks say of a student's file with this text, in this process."""
-    file = folder / f"{lesson.module}.py"
+    # In a folder of its own: Python would take the bytecode of a file that was as long, and written in the same second.
+    file = Path(tempfile.mkdtemp(dir=folder)) / f"{lesson.module}.py"
     file.write_text(text, encoding="utf-8")
     ours = sys.modules.get(lesson.module)
     try:

@@ -116,8 +116,8 @@ def all_that_decides(model: Decoder) -> list[object]:
     files |= dict.fromkeys(type(part).__module__ for part in parts)  # a layer of one's own
     decides: list[object] = [product_dtype(next(model.parameters()))]
     for name in files:
-        for value in vars(sys.modules[name]).values():
-            members = vars(value).values() if isinstance(value, type) and value.__module__ == name else (value,)
+        for value in list(vars(sys.modules[name]).values()):  # a copy, as other threads may import
+            members = list(vars(value).values()) if isinstance(value, type) and value.__module__ == name else (value,)
             decides += [(each, each.__code__) for each in members if isinstance(each, FunctionType)]
     for part in parts:
         own = vars(part).keys() - _OF_EVERY_MODULE
@@ -134,7 +134,7 @@ def _as_it_is_now(tensor: Tensor) -> tuple[int, int]:
 
 @cache
 def _files_of_models() -> list[str]:
-    return [name for name in sys.modules if name.startswith(("pellucid.model.", "pellucid.kernels."))]
+    return [name for name in list(sys.modules) if name.startswith(("pellucid.model.", "pellucid.kernels."))]
 
 
 def _without_its_module(value: object) -> object:
