@@ -77,7 +77,7 @@ def test_f21_too_many_samples_are_named(place, tally, soak):
     for n_samples in (10**5, 2**40, 2**64) if soak else (10**5,):  # there is room for their texts, not for their logits
         with tally.attempt(f"{n_samples} samples"):
             arguments = ("generate", "samples", "--num-samples", n_samples, "--max-new-tokens", 2)
-            result = command_line(place, *arguments, fault=partial(leave_room, ROOM))
+            result = command_line(place, *arguments, fault=partial(leave_room, ROOM + 70 * MEGABYTE))
             assert_one_error_line(result, 8, "--num-samples")
             assert result.stdout == ""
 
