@@ -4,7 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.data.batches import IGNORE_INDEX
-from pellucid.objectives.next_token import choose_objective, cross_entropy, load_balance, next_token
+from pellucid.objectives import next_token as next_token_module
+from pellucid.objectives.next_token import (
+    choose_objective,
+    cross_entropies,
+    cross_entropy,
+    load_balance,
+    next_token,
+)
 from reference import experts as reference
 from tiny import decoder_config, random_batch, tiny_decoder
 
@@ -32,6 +39,27 @@ def test_of_bfloat16_logits_the_gradient_is_bfloat16():
         cross_entropy(logits_NV, targets_N).sum().backward()
     assert short.grad.dtype == torch.bfloat16
     torch.testing.assert_close(short.grad.double(), exact.grad, rtol=2**-8, atol=1e-6)
+
+
+def test_many_predictions_lose_the_same_in_pieces_and_keep_no_copy_of_their_logits(monkeypatch):
+    draw = torch.Generator().manual_seed(3)
+    first_NV, targets_N = torch.randn(50, 30, generator=draw).bfloat16(), torch.randint(30, (50,), generator=draw)
+    targets_N[7] = IGNORE_INDEX
+    found = []
+    for at_once in (1 << 24, 200, 1):
+        monkeypatch.setattr(next_token_module, "LOGITS_AT_ONCE", at_once)
+        kept = []
+        logits_NV = first_NV.clone().requires_grad_()
+        with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda it: it):  # noqa: B023
+            nats_N = cross_entropies(logits_NV, targets_N)
+        nats_N.sum().backward()
+        found.append((nats_N, logits_NV.grad, any(tensor.dtype == torch.float32 for tensor in kept)))
+    (nats_N, gradient_NV, keeps), *in_pieces = found
+    assert keeps
+    for other_nats_N, other_gradient_NV, keeps in in_pieces:
+        assert torch.equal(other_nats_N, nats_N)
+        assert torch.equal(other_gradient_NV, gradient_NV)
+        assert not keeps
 
 
 def test_pretraining_sums_over_the_targets_and_counts_them():

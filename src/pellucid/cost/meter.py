@@ -19,7 +19,7 @@ from pellucid.adapters.quantized import code_tensors
 from pellucid.checkpoint.training_state import model_tensors
 from pellucid.cost.counts import FLOP_FORMULAS
 from pellucid.model.language_model import LanguageModel
-from pellucid.objectives.next_token import cross_entropy
+from pellucid.objectives.next_token import cross_entropies
 from pellucid.runtime.precision import Precision
 
 MOVES_NOTHING = ("empty", "new_empty", "_unsafe_view", "detach")
@@ -107,7 +107,7 @@ def measure_update(
     with Meter() as micro_batch:
         with precision.autocast():
             logits_BTV = model(tokens_BT)
-        cross_entropy(logits_BTV.flatten(0, 1), tokens_BT.flatten()).sum().backward()  # type: ignore[no-untyped-call]
+        cross_entropies(logits_BTV.flatten(0, 1), tokens_BT.flatten()).sum().backward()  # type: ignore[no-untyped-call]
     with Meter() as optimizer_step:
         nn.utils.clip_grad_norm_(trained, 1.0)
         for optimizer in optimizers:

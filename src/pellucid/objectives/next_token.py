@@ -14,11 +14,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from pellucid.config.model import DecoderConfig, ModelConfig
 from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.model.language_model import LanguageModel, SparseLayer
 from pellucid.objectives.objective import Forward, Loss, Objective
+
+LOGITS_AT_ONCE = 1 << 24  # 64 MB in float32: more than the demo has in an update
 
 
 def cross_entropy(logits_NV: Tensor, targets_N: Tensor) -> Tensor:
@@ -30,6 +33,19 @@ def cross_entropy(logits_NV: Tensor, targets_N: Tensor) -> Tensor:
     return F.cross_entropy(logits_NV.to(wide), targets_N, ignore_index=IGNORE_INDEX, reduction="none")
 
 
+def cross_entropies(logits_NV: Tensor, targets_N: Tensor) -> Tensor:
+    """`cross_entropy` of any number of predictions, for training. Of many, the backward pass computes it again.
+
+    Else it would keep the log-probabilities of all in float32: of 32 rows of 1,024 tokens and a vocabulary of 50,257,
+    13 GB of copies. So it is computed for some predictions at a time.
+    """
+    rows = max(1, LOGITS_AT_ONCE // logits_NV.size(1))
+    if len(targets_N) <= rows:
+        return cross_entropy(logits_NV, targets_N)
+    again = partial(checkpoint, cross_entropy, use_reentrant=False, preserve_rng_state=False)
+    return torch.cat(list(map(again, torch.split(logits_NV, rows), torch.split(targets_N, rows))))
+
+
 def next_token(forward: Forward, batch: Batch) -> Loss:
     """Loss of pretraining: predict each token from those before it.
 
@@ -37,7 +53,7 @@ def next_token(forward: Forward, batch: Batch) -> Loss:
     divided by the sum of counts is the mean over the whole batch (equation 16).
     """
     logits_BTV = forward(batch.inputs_BT)
-    nats_N = cross_entropy(logits_BTV.flatten(0, 1), batch.targets_BT.flatten())
+    nats_N = cross_entropies(logits_BTV.flatten(0, 1), batch.targets_BT.flatten())
     return Loss(nats_N.sum(), batch.n_losses)
 
 
