@@ -67,21 +67,17 @@ class TrainedModel:
 
 
 @dataclass(frozen=True)
-class Weights:
-    """The weights of a run, for another that starts from it."""
-
-    tensors: Tensors
-    quantization: Quantization
-
-
-@dataclass(frozen=True)
 class Base:
-    """The checkpoint that another run starts from."""
+    """The checkpoint that another run starts from. Its adapter is merged into the weights, if it has one."""
 
-    run: Path
     directory: Path
     checkpoint: Checkpoint
-    weights: Weights
+    weights: Tensors
+    quantization: Quantization
+
+    @property
+    def run(self) -> Path:
+        return run_of(self.directory)
 
     @property
     def config(self) -> RunConfig:
@@ -101,7 +97,10 @@ class Base:
 
         Raises CheckpointError, naming a tensor, if one has another shape.
         """
-        load_base(model, config, self.weights, str(self.directory))
+        if self.quantization != "none":
+            quantize(model, self.quantization)
+        load_first_weights(model, self.weights, config.seed, str(self.directory))
+        adapt(model, config)
 
 
 def load_trained_model(step_directory: Path) -> TrainedModel:
@@ -194,27 +193,20 @@ def find_base(run: Path, digest: str | None, directory: Path) -> Path:
     raise CheckpointError(str(run), what, "bring that checkpoint back")
 
 
-def weights_to_start_from(checkpoint: Checkpoint, directory: Path, above: tuple[Path, ...] = ()) -> Weights:
-    """The weights of a checkpoint, with its adapter merged, so that the next run needs only one base.
+def base_in(directory: Path, above: tuple[Path, ...] = ()) -> Base:
+    """Read a checkpoint to start from. Its adapter is merged, so that the next run needs only one base.
 
-    above: the checkpoints that start from it. Raises CheckpointError if it is one of them.
+    above: the checkpoints that start from it. Raises CheckpointError if it is one of them, or damaged.
     """
     if directory in above:
         raise CheckpointError(str(directory), "damaged: it starts from itself", "use another checkpoint of the run")
+    checkpoint = read_checkpoint(directory)
     config = config_of(checkpoint, str(directory))
     if config.adapter is None:
-        return Weights(checkpoint.model, config.quantization)
+        return Base(directory, checkpoint, checkpoint.model, config.quantization)
     model = _build(checkpoint, directory, above).model
     merge(model)
-    return Weights(model_tensors(model), "none")
-
-
-def load_base(model: LanguageModel, config: RunConfig, base: Weights, where: str) -> None:
-    """Load the weights to start from into a new model, then quantize it and add the adapter, as the config says."""
-    if base.quantization != "none":
-        quantize(model, base.quantization)
-    load_first_weights(model, base.tensors, config.seed, where)
-    adapt(model, config)
+    return Base(directory, checkpoint, model_tensors(model), "none")
 
 
 def _require_possible(config: RunConfig, tensors: Tensors, where: str) -> None:
@@ -243,8 +235,7 @@ def _build(checkpoint: Checkpoint, directory: Path, above: tuple[Path, ...] = ()
     model = build_model(config.model, tokenizer.vocab_size, learns_scores=config.learns_scores)
     if config.adapter is not None and config.base_run is not None:
         base = find_base(config.base_run[0], checkpoint.state.base_sha256, directory)
-        weights = weights_to_start_from(read_checkpoint(base), base, (*above, directory))
-        load_base(model, config, weights, str(base))
+        base_in(base, (*above, directory)).load_into(model, config)
     else:
         adapt(model, config)
     load_model_tensors(model, checkpoint.model, where)

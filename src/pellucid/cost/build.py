@@ -1,4 +1,4 @@
-"""The cost of the model that a config describes. `training/cost_of_run.py` adds that of training."""
+"""The cost of the model that a config describes. `runs/cost_of_run.py` adds that of training."""
 
 import logging
 from collections.abc import Callable

@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from pellucid.checkpoint.run_directory import find_step_directory, run_of
-from pellucid.checkpoint.step_directory import Checkpoint, read_checkpoint
+from pellucid.checkpoint.run_directory import find_step_directory
+from pellucid.checkpoint.step_directory import Checkpoint
 from pellucid.checkpoint.training_state import first_not_finite
 from pellucid.config.base import flat
 from pellucid.config.model import DecoderConfig, LearnedConfig, ModelConfig
 from pellucid.config.run import NEEDS_REFERENCE, RunConfig
 from pellucid.errors import START_OVER, CheckpointError, ConfigError
 from pellucid.tokenizer import Tokenizer
-from pellucid.trained import Base, find_base, weights_to_start_from
+from pellucid.trained import Base, base_in, find_base
 
 # Knobs that do not change what a model computes from given weights: they affect its start, training or speed.
 FREE = {
@@ -47,12 +47,11 @@ def base_of(config: RunConfig, resume_from: tuple[Checkpoint, Path] | None) -> B
 
 
 def read_base(directory: Path) -> Base:
-    """Read a checkpoint to start from. Raises CheckpointError if it is damaged."""
-    checkpoint = read_checkpoint(directory)
-    weights = weights_to_start_from(checkpoint, directory)
-    if (culprit := first_not_finite(weights.tensors)) is not None:
+    """Read a checkpoint to start from. Raises CheckpointError if it is damaged or holds NaN or infinity."""
+    base = base_in(directory)
+    if (culprit := first_not_finite(base.weights)) is not None:
         raise CheckpointError(str(directory), f"{culprit} holds NaN or infinity", "start from an older checkpoint")
-    return Base(run_of(directory), directory, checkpoint, weights)
+    return base
 
 
 def require_fit(base: Base, config: RunConfig) -> None:
@@ -62,8 +61,8 @@ def require_fit(base: Base, config: RunConfig) -> None:
         theirs, ours = (flat(model.model_dump(mode="json")).get(key) for model in (first.model, config.model))
         what = f"{_shown(ours)} does not fit the weights of {base.run}, made with {_shown(theirs)}"
         raise ConfigError(f"model.{key}", what, "leave this key out: it is then that of the base run")
-    if base.weights.quantization not in ("none", config.quantization):
-        what = f"{config.quantization} does not fit the weights of {base.run}, {base.weights.quantization}"
+    if base.quantization not in ("none", config.quantization):
+        what = f"{config.quantization} does not fit the weights of {base.run}, {base.quantization}"
         raise ConfigError("quantization", what, "leave it out: it is then that of the base run")
 
 
