@@ -11,8 +11,7 @@ from pellucid.data.token_file import TokenFile, TokenFileWriter, token_type
 def write(path, documents, *, vocab_size=1000, end_of_text=999):
     with TokenFileWriter(path, vocab_size=vocab_size, end_of_text=end_of_text) as writer:
         for document in documents:
-            writer.append(np.array(document, dtype=np.uint32))
-            writer.end_document()
+            writer.append(np.array([*document, end_of_text], dtype=np.uint32), ends=[len(document)])
     return TokenFile.open(path, vocab_size)
 
 
@@ -31,7 +30,7 @@ def test_pieces_of_a_document_are_joined(tmp_path):
     with TokenFileWriter(tmp_path / "a.bin", vocab_size=10, end_of_text=9) as writer:
         for piece in ([1, 2], [], [3]):
             writer.append(np.array(piece, dtype=np.uint32))
-        writer.end_document()
+        writer.append(np.array([9]), ends=[0])
     assert TokenFile.open(tmp_path / "a.bin", 10).tokens.tolist() == [9, 1, 2, 3, 9]
 
 

@@ -76,20 +76,16 @@ class TokenFile:
 
 
 class TokenFileWriter(ExitStack):
-    """Writes a token file as a stream, in a `with` statement; call `end_document` after each document."""
+    """Writes a token file as a stream, in a `with` statement. Each document has an end_of_text after it."""
 
     def __init__(self, path: Path, *, vocab_size: int, end_of_text: int) -> None:
         super().__init__()
-        self._type, self._end_of_text = token_type(vocab_size), np.array([end_of_text])
+        self._type, self._n_tokens = token_type(vocab_size), 0
         self._tokens, self._positions = (self.enter_context(file.open("wb")) for file in (path, documents_path(path)))
-        self.n_tokens = 0
-        self.end_document()  # every document begins after an end_of_text
+        self.append(np.array([end_of_text]), ends=[0])  # the first document, too, begins after one
 
     def append(self, ids: NDArray[np.integer], ends: Sequence[int] | NDArray[np.int64] = ()) -> None:
         """Add tokens to the current document, or to several: `ends` are the positions of any end_of_text among them."""
         self._tokens.write(ids.astype(self._type).tobytes())
-        self._positions.write((np.asarray(ends, POSITION_TYPE) + self.n_tokens).astype(POSITION_TYPE).tobytes())
-        self.n_tokens += len(ids)
-
-    def end_document(self) -> None:
-        self.append(self._end_of_text, ends=[0])
+        self._positions.write((np.asarray(ends, POSITION_TYPE) + self._n_tokens).astype(POSITION_TYPE).tobytes())
+        self._n_tokens += len(ids)
