@@ -76,7 +76,7 @@ def test_what_the_example_measures_is_a_column_and_what_it_draws_and_tells_stand
         (
             EXAMPLE,
             "print\n",
-            "mine.py: its name makes it the code of mine.yaml, but it defines neither measure nor draw",
+            "mine.py: its name makes it the code of mine.yaml, but it defines none of measure, draw, tables",
         ),
     ],
 )

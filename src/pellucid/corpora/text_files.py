@@ -87,17 +87,17 @@ class TextFilesCorpus(Corpus):
 
     def notes(self) -> list[str]:
         """Notes on what was left out, and on what may be a mistake: a separator that occurs in no file, equal files."""
-        told = notes_on_copies(self._names, self._hashes)
+        notes = notes_on_copies(self._names, self._hashes)
         if self.separator is None:
             if ended := [path for path in self.local_files() if _holds(path, END_OF_TEXT)]:
-                told.append(
+                notes.append(
                     f'{END_OF_TEXT} is plain text in {some(ended)}: did you mean "corpus.separator={END_OF_TEXT}"?'
                 )
-            return told
+            return notes
         whole = [path for path in self.local_files() if not _holds(path, self.separator)]
         if len(whole) == len(self.local_files()):
-            told.append(f"the separator {self.separator!r} occurs in none of the files: each is one document")
-        return told + [hint for path in whole if (hint := _hint_on_line_ends(path, self.separator))][:1]
+            notes.append(f"the separator {self.separator!r} occurs in none of the files: each is one document")
+        return notes + [hint for path in whole if (hint := _hint_on_line_ends(path, self.separator))][:1]
 
     def pieces(self, split: Split) -> Iterator[Piece]:
         """Documents of a split. DataError names the file and the byte that is not UTF-8."""

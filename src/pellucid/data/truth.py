@@ -5,7 +5,7 @@ follow, each with its exact probability, give the token sequences that may follo
 
     p(next token | tokens so far) = Σ p(words that begin with all of these) / Σ p(words that begin with those so far).
 
-A corpus that knows its distribution gives the words' probabilities. Nothing here is estimated or sampled.
+The language of the corpus gives the words' probabilities. Nothing here is estimated or sampled.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class OwnCode:
             with self._blamed("it cannot be imported"):
                 exec(compile(source, str(path), "exec"), self.module.__dict__)
             if not any(map(self._function, FUNCTIONS)):
-                what = f"its name makes it the code of {path.stem}.yaml, but it defines neither measure nor draw"
+                what = f"its name makes it the code of {path.stem}.yaml, but it defines none of {', '.join(FUNCTIONS)}"
                 raise ConfigError(str(path), what, "write one of them, or give the file another name")
 
     def _function(self, name: str) -> Callable[..., Any] | None:
