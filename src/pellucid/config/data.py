@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from pellucid.config.base import Rule, Section, list_of_one
-from pellucid.config.languages import FablesConfig, Fraction, GrammarConfig, InstructionsConfig, LanguageConfig
+from pellucid.config.languages import FablesConfig, Fraction, GrammarConfig, InstructionsConfig, LanguageOfSymbolsConfig
 
 # YAML gives lists, a frozen config holds tuples: the only conversion that we allow.
 Strings = Annotated[tuple[str, ...], Field(strict=False)]
@@ -132,7 +132,7 @@ CorpusConfig = Annotated[
     FablesConfig
     | InstructionsConfig
     | GrammarConfig
-    | LanguageConfig
+    | LanguageOfSymbolsConfig
     | TextFilesConfig
     | HuggingFaceConfig
     | ConversationsConfig
