@@ -1,4 +1,4 @@
-"""A run that takes a second: its config and its corpus."""
+"""A run that takes a second: its config, its corpus and another, and how its commands fail."""
 
 from typing import NamedTuple
 
@@ -24,6 +24,13 @@ VERSES = "\n\n".join(
     for thing in ("cheese", "corn", "key")
 )
 
+SPEECHES = "\n\n".join(
+    f"A {animal} asked: who {verb} my {thing}?"
+    for animal in ("fox", "hen", "crow", "dog")
+    for verb in ("found", "lost", "took")
+    for thing in ("cheese", "corn", "key")
+)
+
 
 class Result(NamedTuple):
     """What a command left behind."""
@@ -31,3 +38,13 @@ class Result(NamedTuple):
     exit_code: int
     stdout: str
     stderr: str
+
+
+def refused(result: Result, exit_code: int, *words: str) -> None:
+    """The command failed with this exit code and in one line, which holds these words."""
+    lines = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert result.exit_code == exit_code, result
+    assert len(lines) == 1, result.stderr
+    assert "Traceback" not in result.stderr
+    for word in words:
+        assert word in lines[0]

@@ -27,13 +27,8 @@ from pellucid.trained import load_trained_model
 from pellucid.training.metrics import read_rows
 from policy_run import PPO, make_policy_place
 from tiny import CPU_FLOAT32
+from tiny_run import SPEECHES, refused
 
-SPEECHES = "\n\n".join(
-    f"A {animal} asked: who {verb} my {thing}?"
-    for animal in ("fox", "hen", "crow", "dog")
-    for verb in ("found", "lost", "took")
-    for thing in ("cheese", "corn", "key")
-)
 WITH_ADAPTER = """\
 name: adapted
 start_from: base
@@ -70,15 +65,6 @@ def made(tiny_place: Path, tmp_path_factory) -> Path:
 def place(made: Path, workplace: Path) -> Path:
     shutil.copytree(made, workplace, dirs_exist_ok=True)
     return workplace
-
-
-def refused(result, exit_code: int, *words: str) -> None:
-    lines = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
-    assert result.exit_code == exit_code, result
-    assert len(lines) == 1, result.stderr
-    assert "Traceback" not in result.stderr
-    for word in words:
-        assert word in lines[0]
 
 
 def weights_file(run: Path) -> Path:

@@ -14,13 +14,8 @@ from pellucid.config.load import load_run_config
 from pellucid.runs.start_from import first_difference
 from pellucid.trained import load_trained_model
 from pellucid.training.metrics import read_rows
+from tiny_run import SPEECHES, refused
 
-SPEECHES = "\n\n".join(
-    f"A {animal} asked: who {verb} my {thing}?"
-    for animal in ("fox", "hen", "crow", "dog")
-    for verb in ("found", "lost", "took")
-    for thing in ("cheese", "corn", "key")
-)
 FINE_TUNING = """\
 name: tuned
 start_from: base
@@ -42,15 +37,6 @@ def place(tiny_place: Path, workplace: Path) -> Path:
     (workplace / "speeches.txt").write_text(SPEECHES)
     (workplace / "tuned.yaml").write_text(FINE_TUNING)
     return workplace
-
-
-def refused(result, exit_code: int, *words: str) -> None:
-    lines = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
-    assert result.exit_code == exit_code, result
-    assert len(lines) == 1, result.stderr
-    assert "Traceback" not in result.stderr
-    for word in words:
-        assert word in lines[0]
 
 
 def test_it_begins_with_exactly_these_weights_and_with_step_0_moments_and_log_of_its_own(place: Path, pellucid):
