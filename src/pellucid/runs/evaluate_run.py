@@ -4,7 +4,6 @@ import logging
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import read_checkpoint
@@ -76,8 +75,7 @@ def data_of_trained(trained: TrainedModel, data_root: Path, where: str) -> Prepa
     """The tokens of its training, made again if they are gone. CheckpointError, at `where`, if they are others now."""
     data = data_of_run(trained.config, trained.data_fingerprint, data_root)
     if data is None or data.tokenizer.to_json() != trained.tokenizer.to_json():
-        what = f"its corpus has changed, and its tokens are no longer in {data_root}"
-        raise CheckpointError(where, what, Fix("bring the text back as it was, or score any text with {}", TEXT_FILE))
+        raise _tokens_are_gone(where, data_root)
     return data
 
 
@@ -111,10 +109,7 @@ def evaluate_on(trained: TrainedModel, precision: Precision, other: Path, data_r
     else:
         data = prepare_data(load_run_config(find_config(other)), data_root)
     if data is None:
-        what = f"its corpus has changed, and its tokens are no longer in {data_root}"
-        raise CheckpointError(
-            str(other), what, Fix("bring the text back as it was, or score any text with {}", TEXT_FILE)
-        )
+        raise _tokens_are_gone(str(other), data_root)
     if trained.tokenizer.to_json() not in (data.tokenizer.to_json(), data.tokenizer.with_chat_tokens().to_json()):
         what = "its text was made into tokens of another vocabulary than that of the run"
         fix = Fix("name the run that it started from, or a text with {}", TEXT_FILE)
@@ -124,10 +119,15 @@ def evaluate_on(trained: TrainedModel, precision: Precision, other: Path, data_r
 
 def evaluate_text(trained: TrainedModel, precision: Precision, file: Path) -> Evaluation:
     """Scores a trained model on a text file, as one document. No floor: nobody knows the truth about any text."""
-    model, tokenizer = trained.model, trained.tokenizer
-    options: dict[str, Any] = {"truth": None, "from_document_starts": False}
-    tokens, batch_size = text_as_tokens(file, tokenizer), trained.config.train.batch_size
-    return evaluate_tokens(model, tokens, tokenizer, precision, batch_size=batch_size, **options)
+    return evaluate_tokens(
+        trained.model,
+        text_as_tokens(file, trained.tokenizer),
+        trained.tokenizer,
+        precision,
+        truth=None,
+        batch_size=trained.config.train.batch_size,
+        from_document_starts=False,
+    )
 
 
 def data_of_run(config: RunConfig, fingerprint: str, data_root: Path) -> PreparedData | None:
@@ -147,3 +147,8 @@ def data_of_run(config: RunConfig, fingerprint: str, data_root: Path) -> Prepare
     if not is_unchanged:
         _log.warning("the corpus has changed since training; the tokens of then are used, in %s", directory)
     return opened(directory, manifest)
+
+
+def _tokens_are_gone(where: str, data_root: Path) -> CheckpointError:
+    what = f"its corpus has changed, and its tokens are no longer in {data_root}"
+    return CheckpointError(where, what, Fix("bring the text back as it was, or score any text with {}", TEXT_FILE))
