@@ -1,8 +1,8 @@
-"""Means over fables, with 95 % confidence intervals.
+"""Means over documents, with 95 % confidence intervals.
 
-Fables are drawn independently, but the tokens of one are alike: so the sample size is the number of fables.
+Documents are drawn independently, but the tokens of one are alike: so the sample size is the number of documents.
 
-Shapes: F fables.
+Shapes: F documents, fables for instance.
 """
 
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ class Estimate:
 
 
 def mean_of(values_F: Floats) -> Estimate:
-    """The mean of one number per fable. Its interval assumes a normal distribution: a few dozen fables or more."""
+    """The mean of one number per document. Its interval assumes a normal distribution: a few dozen of them or more."""
     deviation = float(values_F.std(ddof=1)) if len(values_F) > 1 else float("nan")
     return Estimate(float(values_F.mean()), NORMAL_95 * deviation / len(values_F) ** 0.5)
 
 
 def ratio(sums_F: Floats, weights_F: Floats) -> Estimate:
-    """Σ sums / Σ weights: a mean over items, of which fables have different numbers (Cochran 1977, section 2.11)."""
+    """Σ sums / Σ weights: a mean over items, of which documents have different numbers (Cochran 1977, section 2.11)."""
     total = weights_F.sum()
     mean = sums_F.sum() / total
     surplus_F = sums_F - mean * weights_F

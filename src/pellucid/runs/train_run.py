@@ -280,7 +280,7 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session, base:
     learning = "" if n_trained == n_parameters else f", of which {n_trained:,} are trained"
     epochs = train.steps * train.gradient_accumulation_steps / build_batches(config, data).steps_per_epoch
     precision = str(trainer.precision.dtype).removeprefix("torch.")
-    processes = f", {session.trainer.world.size} processes" if session.trainer.world.size > 1 else ""
+    processes = f", {trainer.world.size} processes" if trainer.world.size > 1 else ""
     floor = session.report.floor
     if config.reads_text and epochs > MOST_EPOCHS and patience is None:
         fix = "give more text, lower train.steps, set evaluation.early_stopping_patience, or train `own_text` instead"

@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-import yaml
 from tqdm import tqdm
 from typing_extensions import assert_never
 
+from pellucid.config.yaml_source import parse_yaml
 from pellucid.errors import ConfigError, in_short
 from pellucid.runtime.distributed import World
 from pellucid.training.metrics import Row, finite
@@ -176,7 +176,7 @@ def build_trackers(
             case "tensorboard":
                 return TensorBoard(run_dir, config_yaml, first_step)
             case "wandb":
-                return WeightsAndBiases(run_dir, run_name, yaml.safe_load(config_yaml))
+                return WeightsAndBiases(run_dir, run_name, parse_yaml(config_yaml, "config.yaml")[0])
             case _:
                 assert_never(name)
 
