@@ -28,8 +28,6 @@ LESS_MEMORY = (
     "lower train.batch_size (and raise train.gradient_accumulation_steps), model.context_length, "
     "model.d_model or model.n_layers"
 )
-
-
 FIX_OF_ERRNO = {
     errno.ENOENT: "check the path: without a drive or a slash in front, it begins in the folder you are in",
     errno.EACCES: "name a file or folder that you may read and write",

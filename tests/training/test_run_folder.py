@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from pellucid import failpoints
+from pellucid.checkpoint.ownership import NOT_SAVED_YET
 from pellucid.config.load import load_run_config
-from pellucid.runs.resume import NOT_SAVED_YET
 from pellucid.runs.train_run import train_run
 
 SHORT = ("train.steps=2", "evaluation.every_steps=2")

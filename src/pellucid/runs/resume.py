@@ -37,7 +37,7 @@ OPERATIONAL = (
 
 def require_no_run(run_dir: Path) -> None:
     """Raise ConfigError if the folder holds a run already, so that a forgotten option loses no training."""
-    if steps_in(run_dir) or (run_dir / "metrics.jsonl").exists():
+    if steps_in(run_dir) or (run_dir / METRICS).exists():
         words = "add {} to continue it, {} to start over, or name=OTHER or {} for another folder"
         raise ConfigError(str(run_dir), "there is a run in this folder", Fix(words, RESUME, OVERWRITE, RUN_DIR))
 
