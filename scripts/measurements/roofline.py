@@ -5,7 +5,7 @@
 Operations are those of the model's matrix products, as `pellucid cost` counts them: attention with all pairs, also
 those that the mask hides. Bytes are those that no program can do without if nothing stays in a cache from one step to
 the next. Activations are not among them, as they may stay in one. `benchmark.py` measures both programs beside it,
-`draw_roofline.py` draws them.
+`draw.py roofline` draws them.
 """
 
 from __future__ import annotations
