@@ -14,18 +14,18 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
 import torch
+from measurements.neighbours import busy_processes
+from results import ROOT
+from runs import AVX2
 
-ROOT = Path(__file__).resolve().parents[1]
 KERNELS = {
     "avx512": {"ATEN_CPU_CAPABILITY": "avx512"},
-    "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
+    "avx2": AVX2,
     "default": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"},
 }
 
@@ -94,22 +94,11 @@ def run(row: Row, file: Path, for_pytest: list[str]) -> None:
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(row.threads))
     command = [sys.executable, "-m", "pytest", "-n", "auto", "--maxprocesses", "4", "--dist", "loadfile"]
     command += ["-p", "randomly", f"--randomly-seed={row.order}", "--randomly-dont-reset-seed", f"--junit-xml={file}"]
-    with file.with_suffix(".txt").open("wb") as output, busy_process(row.is_beside):
+    with file.with_suffix(".txt").open("wb") as output, busy_processes(row.is_beside):
         environment = {**os.environ, **KERNELS[row.kernels], **threads}
         subprocess.run(
             [*command, *for_pytest], cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False
         )
-
-
-@contextmanager
-def busy_process(is_wanted: bool) -> Iterator[None]:
-    process = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if is_wanted else None
-    try:
-        yield
-    finally:
-        if process:
-            process.kill()
-            process.wait()
 
 
 def outcome(file: Path) -> Outcome:

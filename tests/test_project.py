@@ -78,7 +78,6 @@ def test_what_the_code_imports_is_installed_with_it_or_named_as_an_extra():
     extras = {"gguf", "lab", "tensorboard", "wandb"}
     assert all(f"\n{name} = [" in text for name in extras)
     brought = {
-        "h11": "uvicorn",
         "pandas": "lab",
         "pyarrow": "datasets",
         "pydantic_core": "pydantic",

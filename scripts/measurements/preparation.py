@@ -5,8 +5,7 @@ Takes: 1 minute for 300 MB
 Needs: nothing; Linux
 
 Writes that much English-like text (words drawn by a Zipf law from 50,000 made ones), learns a byte-pair vocabulary of
-4,096 from its first part, then prepares the text with it. The peak memory is that of all its processes together,
-without what they share (PSS).
+4,096 from its first part, then prepares the text with it. Memory that n programs have in common counts 1 / n (PSS).
 """
 
 from __future__ import annotations
@@ -73,21 +72,16 @@ def write_text(file: Path, megabytes: float) -> None:
 
 
 def seconds_and_mebibytes(folder: Path, *overrides: str) -> tuple[float, float]:
-    """How long one `pellucid prepare` takes, and the most memory that its processes use together."""
+    """How long one `pellucid prepare` takes, and the most memory that it uses."""
     command = [sys.executable, "-m", "pellucid", "prepare", "measure.yaml", *overrides]
     started, most = time.perf_counter(), 0.0
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
     while process.poll() is None:
-        most = max(most, sum(map(mebibytes, [process.pid, *children_of(process.pid)])))
+        most = max(most, mebibytes(process.pid))
         time.sleep(SECONDS_BETWEEN_LOOKS)
     if process.returncode:
         raise SystemExit(f"prepare ended with {process.returncode}")
     return time.perf_counter() - started, most
-
-
-def children_of(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in children.read_text().split()] if children.exists() else []
 
 
 def mebibytes(pid: int) -> float:
