@@ -19,7 +19,8 @@ from pellucid.inspection.trace import trace_outside
 from pellucid.web.app import make_app
 from pellucid.web.export import export_page
 from pellucid.web.microscope import Microscope
-from pellucid.web.tours import TOURS, Tours, drawn
+from pellucid.web.stops import drawn
+from pellucid.web.tours import TOURS, Tours
 from serving import served
 
 TEXT = "Once upon a time there was a fox"

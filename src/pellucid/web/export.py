@@ -27,8 +27,9 @@ from pellucid.web.microscope import Microscope
 from pellucid.web.news import news_of_all
 from pellucid.web.runs import Opened
 from pellucid.web.schemas import N_FABLES
+from pellucid.web.stops import NONE
 from pellucid.web.tensors import packed
-from pellucid.web.tours import NONE, Tours, files_of
+from pellucid.web.tours import Tours, files_of
 
 Json = dict[str, Any]
 

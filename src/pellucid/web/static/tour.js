@@ -1,5 +1,5 @@
 // A tour: stops that tell what to look at, and ask before they show. The source gives each stop with the state of the
-// page before its question and after it, and with its figures measured (web/tours.py). One may wander off, and come back.
+// page before its question and after it, and with its figures measured (web/stops.py). One may wander off, and come back.
 
 import { changed, fill, h } from "./elements.js";
 import { waitedFor } from "./newest.js";
