@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.web.app import make_app
+from pellucid.web.descriptions import describe
 from pellucid.web.microscope import Microscope
 from pellucid.web.news import news_of_all
 from pellucid.web.runs import Runs
@@ -102,14 +103,12 @@ def test_a_page_is_told_the_name_of_a_damaged_run_and_not_its_folder(fables_run,
 
 
 def test_a_fault_of_ours_in_one_run_is_logged_and_told_at_that_run_alone(fables_run, damaged, monkeypatch, caplog):
-    shows = Runs._described
-
-    def failing(self: Runs, name: str, path: Path) -> object:
+    def failing(name: str, path: Path) -> object:
         if path == damaged:
             raise ZeroDivisionError("a fault of ours")
-        return shows(self, name, path)
+        return describe(name, path)
 
-    monkeypatch.setattr(Runs, "_described", failing)
+    monkeypatch.setattr("pellucid.web.runs.describe", failing)
     with caplog.at_level(logging.ERROR):
         ours, other = Runs([damaged, fables_run]).described()["runs"]
     assert (ours["problem"], "problem" in other) == ("a fault of ours", False)

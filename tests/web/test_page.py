@@ -21,7 +21,8 @@ from pellucid.inspection.explain import beginning_that_fits
 from pellucid.inspection.explain_truth import truth_of_text
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.app import make_app
-from pellucid.web.runs import NOT_BEGUN, Runs
+from pellucid.web.descriptions import NOT_BEGUN
+from pellucid.web.runs import Runs
 from serving import served
 
 CHANGE_OF_ADDRESS = """said => new Promise((heard, gaveUp) => {

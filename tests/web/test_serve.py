@@ -18,7 +18,7 @@ from pellucid.checkpoint.run_directory import is_locked, steps_in
 from pellucid.checkpoint.step_directory import read_checkpoint, step_name
 from pellucid.web import server
 from pellucid.web.app import STATIC, make_app
-from pellucid.web.runs import LOOK_INSIDE
+from pellucid.web.descriptions import LOOK_INSIDE
 from serving import GIVES_UP_AFTER_SECONDS, served
 
 

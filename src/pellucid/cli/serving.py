@@ -68,9 +68,9 @@ def _show(runs: list[Path], checkpoint: str, tour: Path | None, host: str, liste
         from pellucid.checkpoint.run_directory import steps_in
         from pellucid.config.load import load_run_config
         from pellucid.web.app import make_app  # imports PyTorch: two seconds, while the training starts
+        from pellucid.web.descriptions import LOOK_INSIDE, left_out
         from pellucid.web.openai.api import openai_routes
         from pellucid.web.openai.served import served_runs
-        from pellucid.web.runs import LOOK_INSIDE, left_out
         from pellucid.web.server import run
         from pellucid.web.tours import files_of
 

@@ -15,9 +15,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from pellucid.checkpoint.run_directory import is_locked, step_directories
+from pellucid.checkpoint.run_directory import is_locked
 from pellucid.files import require_regular
 from pellucid.training.metrics import Row, row_in
+from pellucid.web.descriptions import steps_of
 
 Json = dict[str, Any]
 
@@ -61,7 +62,7 @@ def news_of(run_dir: Path, seen: str = "") -> Json:
         "is_there": True,
         "is_training": is_locked(run_dir),
         "config": version_of(run_dir / "config.yaml"),
-        "checkpoints": sorted({int(path.name.removeprefix("step-")) for path in step_directories(run_dir)}),
+        "checkpoints": steps_of(run_dir),
         "goes_on": goes_on,
         "rows": rows,
         **({} if samples is None else {"samples": samples}),

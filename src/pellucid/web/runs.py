@@ -16,19 +16,16 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from pellucid.checkpoint.run_directory import find_step_directory, run_of, step_directories
-from pellucid.checkpoint.step_directory import MANIFEST, STEP_NAME
-from pellucid.config.data import CONVERSATIONS
+from pellucid.checkpoint.run_directory import find_step_directory
+from pellucid.checkpoint.step_directory import MANIFEST
 from pellucid.config.load import load_run_config
-from pellucid.config.post_training import VerifierConfig
 from pellucid.config.run import RunConfig
 from pellucid.corpora.corpus import ConversationCorpus, Corpus, KnownConversations, Turn
 from pellucid.corpora.drawn import Drawn
 from pellucid.data.truth import skill_characters
 from pellucid.errors import CheckpointError, ConfigError, DataError, PellucidError, explained
-from pellucid.inspection.build import knows_skills
 from pellucid.inspection.explain import validation_documents
-from pellucid.inspection.trace import NOTHING_INSIDE, Trace
+from pellucid.inspection.trace import Trace
 from pellucid.languages.language import SPELLING
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import precision_here
@@ -36,7 +33,7 @@ from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import TOKEN_OF_ROLE
 from pellucid.tokenizer.tokenizer import ASSISTANT, END_OF_TURN
 from pellucid.trained import TrainedModel, load_trained_model
-from pellucid.training.metrics import read_rows
+from pellucid.web.descriptions import NOT_BEGUN, describe, folder_of, rows_of, steps_of
 from pellucid.web.kept import Kept
 
 Json = dict[str, Any]
@@ -48,27 +45,6 @@ MOST_BYTES_OF_TRACES = 1 << 26  # of each model
 KEPT_CORPORA, KEPT_WORDS = 16, 4096
 FABLES_FOR_EXAMPLES = 6
 LEAST_TOKENS_BEFORE = 24  # an example for recall should be long enough to contain a name; or half of a shorter text
-NOT_BEGUN: Json = {  # for a run whose folder has no config yet
-    "loss_unit": "nats per token",
-    "most_reward": None,
-    "vocabulary": None,
-    "steps": None,
-    "context_length": None,
-    "evaluation_tokens": None,
-    "best": None,
-    "checkpoints": [],
-    "knows_truth": False,
-    "writes": "text",
-    "has_beliefs": False,
-    "has_chat": False,
-    "left_out": None,
-}
-LOOK_INSIDE = {  # the page's parts that need a decoder, and their headings
-    "attention": "Attention",
-    "lens": "Logit lens",
-    "inside": "Inside one step",
-    "knock": "Knock out",
-}
 
 
 def bytes_of(traced: Trace) -> int:
@@ -100,7 +76,7 @@ class Runs:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = named(paths)
-        self.folders = {name: _folder(path) for name, path in self._paths.items()}
+        self.folders = {name: folder_of(path) for name, path in self._paths.items()}
         self.grammar = Lock()  # to be held while using a corpus
         self._models: Kept[Opened] = Kept(MOST_BYTES_OF_MODELS, lambda opened: opened.n_bytes + MOST_BYTES_OF_TRACES)
         self._corpora: Kept[Corpus] = Kept(KEPT_CORPORA)
@@ -120,7 +96,7 @@ class Runs:
         for name, path in self._paths.items():
             try:
                 with _told_by_name(name, path):
-                    descriptions.append(self._described(name, _present(path)))
+                    descriptions.append(describe(name, _present(path)))
             except Exception as problem:  # whatever is wrong with one run, the others are shown
                 if not isinstance(problem, PellucidError):
                     _log.exception("%s cannot be shown", path)
@@ -129,30 +105,6 @@ class Runs:
         if len(problems) == len(descriptions):
             raise problems[0]
         return {"runs": descriptions}
-
-    def _described(self, name: str, path: Path) -> Json:
-        if not (path / "config.yaml").exists():
-            return {"name": name, **NOT_BEGUN}
-        config = load_run_config(path / "config.yaml")
-        losses = {row["step"]: row.get("val_loss") for row in _rows(path)}
-        steps = _steps(path)
-        evaluated = {step: float(loss) for step in steps if (loss := losses.get(step)) is not None}
-        return {
-            "name": name,
-            "loss_unit": config.loss_unit,
-            "most_reward": most_reward(config),
-            "vocabulary": _digest(_folder(path) / "tokenizer.json"),
-            "steps": getattr(config.train, "steps", None),
-            "knows_truth": knows_skills(config.corpus),
-            "writes": "fable" if config.corpus.type == "fables" else "text",
-            "has_beliefs": config.corpus.type == "hidden" and config.model.type == "decoder",
-            "has_chat": config.corpus.type in CONVERSATIONS,
-            "left_out": left_out(config),
-            "context_length": config.model.context_length,
-            "evaluation_tokens": config.evaluation.max_tokens,
-            "best": f"{name}@{min(evaluated, key=lambda step: evaluated[step])}" if evaluated else None,
-            "checkpoints": [{"id": f"{name}@{step}", "step": step, "val_loss": losses.get(step)} for step in steps],
-        }
 
     def configs(self) -> dict[str, RunConfig]:
         """The config of each run that has one that can be read, by name."""
@@ -165,7 +117,7 @@ class Runs:
     def metrics(self, name: str) -> list[Json]:
         """The rows of metrics.jsonl."""
         with self._reading(name) as path:
-            return _rows(path)
+            return rows_of(path)
 
     @contextmanager
     def _reading(self, name: str) -> Iterator[Path]:
@@ -181,7 +133,7 @@ class Runs:
         """The model of a checkpoint, from memory if it is cached and no file has changed."""
         name, _, step = checkpoint.rpartition("@")
         with self._reading(name) as path:
-            if step in map(str, _steps(path)):
+            if step in map(str, steps_of(path)):
                 directory = find_step_directory(path, step)
                 digest = hashlib.sha256((directory / MANIFEST).read_bytes()).hexdigest()
                 with self._loading:
@@ -274,25 +226,12 @@ def named(paths: Sequence[Path]) -> dict[str, Path]:
     """The runs at these paths by the names of their folders; a second one of the same name becomes NAME-2."""
     runs: dict[str, Path] = {}
     for path in map(Path.resolve, paths):
-        name, number = _folder(path).name, 1
+        name, number = folder_of(path).name, 1
         while name in runs:
             number += 1
-            name = f"{_folder(path).name}-{number}"
+            name = f"{folder_of(path).name}-{number}"
         runs[name] = path
     return runs
-
-
-def left_out(config: RunConfig) -> Json | None:
-    """The parts of the page that do not apply to this kind of model, and why; None if all do."""
-    if config.model.type == "decoder":
-        return None
-    return {"parts": [*LOOK_INSIDE], "why": NOTHING_INSIDE.replace("model", f"model ({config.model.type})", 1)}
-
-
-def most_reward(config: RunConfig) -> float | None:
-    """The most reward that an answer can get; None if that is not known, or nothing is rewarded."""
-    reward = getattr(config.objective, "reward", None)
-    return 1.0 if isinstance(reward, VerifierConfig) else None
 
 
 @contextmanager
@@ -304,7 +243,7 @@ def _told_by_name(name: str, path: Path) -> Iterator[None]:
         known = explained(error)
         assert isinstance(known, PellucidError)
         kind = CheckpointError if isinstance(known, (ConfigError, DataError)) else type(known)  # not the client's fault
-        raise kind(*(part.replace(str(_folder(path)), name) for part in known.args)) from None
+        raise kind(*(part.replace(str(folder_of(path)), name) for part in known.args)) from None
 
 
 def _present(path: Path) -> Path:
@@ -312,25 +251,6 @@ def _present(path: Path) -> Path:
     if not path.is_dir():
         raise CheckpointError(str(path), "this folder is gone", "restore it and try again")
     return path
-
-
-def _folder(path: Path) -> Path:
-    """The run's folder, from itself or the folder of one of its checkpoints."""
-    return run_of(path) if STEP_NAME.fullmatch(path.name) else path
-
-
-def _digest(file: Path) -> str | None:
-    """A hash of a file's contents: of a tokenizer, it tells whether two runs have the same."""
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.exists() else None
-
-
-def _rows(path: Path) -> list[Json]:
-    return read_rows(_folder(path) / "metrics.jsonl")
-
-
-def _steps(path: Path) -> list[int]:
-    """The steps with weights, from checkpoints and snapshots."""
-    return sorted({int(directory.name.removeprefix("step-")) for directory in step_directories(path)})
 
 
 def _load(directory: Path, digest: str) -> Opened:
