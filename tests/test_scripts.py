@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +11,7 @@ import draw
 import measure
 import pytest
 import registry
-from results import ROOT, Entry, read
+from results import ROOT, Entry, pages, read
 from write_lm_eval_tasks import write_tasks
 
 from pellucid.corpora.drawn import Drawn
@@ -71,6 +72,19 @@ def test_a_name_that_is_not_there_is_an_error_that_names_all(capsys):
     with pytest.raises(SystemExit):
         measure.main([])
     assert "python scripts/measure.py --list" in capsys.readouterr().out
+
+
+def test_every_command_that_a_page_shows_can_be_typed():
+    shown = set()
+    for page in pages():
+        shown |= set(re.findall(r"`python scripts/(measure|draw)\.py (\w[^`]*)`", page.read_text("utf-8")))
+    assert len(shown) > 20
+    for function, line in shown:
+        name, *arguments = shlex.split(line)
+        folder = {"measure": "measurements", "draw": "drawings"}[function]
+        parser = registry.parser_for(registry.chosen(folder, function, [name], "")[1], name)
+        parser.add_argument("--record", action="store_true")
+        parser.parse_intermixed_args(arguments)
 
 
 def measured(run: Path, *parts: str, turns: int = 3, in_full: bool = False, to: Path | None = None) -> Iterator[Entry]:
