@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from pellucid.config.experiment import OwnConfig
 from pellucid.experiments.figures.means import Sketch
+from pellucid.experiments.report import table
 from pellucid.experiments.results import RunResult
 from pellucid.experiments.table import axis_label
 from pellucid.figures import FLOOR_STYLE, PALETTE, in_short, log_axis, log_limits, new_figure, round_ticks, ticks_at
@@ -398,11 +399,8 @@ def _draw_fitted_floors(axes: Axes, runs: Runs, fits: Fits) -> None:
 
 def _table(runs: Runs, fits: Fits) -> str:
     on_frontier = f"{len(frontier(runs.flops, runs.loss))} on the frontier of {len(runs.loss)}"
-    rows = [
-        "| law | L∞ (nats per token) [90 %] | exact floor | difference | exponents [90 %] | runs |",
-        "|---|---|---|---|---|---|",
-        _row("L(C) = L∞ + a / C^b", runs, fits.free, {"b": EXPONENT}, on_frontier),
-    ]
+    header = ["law", "L∞ (nats per token) [90 %]", "exact floor", "difference", "exponents [90 %]", "runs"]
+    rows = [_row("L(C) = L∞ + a / C^b", runs, fits.free, {"b": EXPONENT}, on_frontier)]
     n_failed = fits.free.n_failed + fits.held.n_failed
     if isinstance(fits.by_size, str):
         note = f"L(N, D) is not fitted: {fits.by_size}. "
@@ -416,17 +414,18 @@ def _table(runs: Runs, fits: Fits) -> str:
         n_failed += fits.by_size.n_failed
         note = "N counts the parameters without the embeddings. "
     exponent = f"b = {_interval(fits.held, EXPONENT, 2)}"
-    rows.append(f"| L(C) = floor + a / C^b | held at the floor | {runs.floor:.4f} | – | {exponent} | {on_frontier} |")
-    return "\n".join(rows) + (
-        f"\n\n{note}Intervals: {len(fits.held.resamples)} bootstrap resamples of the runs for each law; "
+    rows.append(["L(C) = floor + a / C^b", "held at the floor", f"{runs.floor:.4f}", "–", exponent, on_frontier])
+    return (
+        f"{table(header, rows)}\n\n"
+        f"{note}Intervals: {len(fits.held.resamples)} bootstrap resamples of the runs for each law; "
         f"{n_failed} had too few different runs and were drawn again."
     )
 
 
-def _row(name: str, runs: Runs, fit: Fit, exponents: dict[str, Callable[[PowerLaw], float]], which_runs: str) -> str:
+def _row(name: str, runs: Runs, fit: Fit, exponents: Quantities, which_runs: str) -> list[str]:
     difference = f"{100 * (fit.law.irreducible / runs.floor - 1):+.1f} %".replace("-", "−")
     fitted = ", ".join(f"{symbol} = {_interval(fit, of, 2)}" for symbol, of in exponents.items())
-    return f"| {name} | {_interval(fit, FLOOR, 4)} | {runs.floor:.4f} | {difference} | {fitted} | {which_runs} |"
+    return [name, _interval(fit, FLOOR, 4), f"{runs.floor:.4f}", difference, fitted, which_runs]
 
 
 def _interval(fit: Fit, quantity: Quantity, digits: int) -> str:
