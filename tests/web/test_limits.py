@@ -1,7 +1,8 @@
-"""What a server refuses before it looks at a request."""
+"""What a server refuses before it looks at a request. Rows F26 and F30 of docs/reliability.md say it of a whole one."""
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
@@ -64,29 +65,24 @@ def code_of(response: httpx.Response) -> str | None:
     return error["code"]
 
 
-def test_a_request_of_this_server_is_answered():
-    assert ask(small_app(), "POST", "/double", json={"number": 4}).json() == 8
-
-
 def test_a_monitor_may_ask_for_the_head_alone():
     answer = ask(make_app([]), "HEAD", "/health")
     assert (answer.status_code, answer.content) == (200, b"")
 
 
-def test_a_body_may_be_64_kibibytes_and_no_more():
+def test_a_body_may_be_64_kibibytes_and_no_more_whether_it_says_its_length_or_not():
+    async def pieces(n_bytes: int) -> AsyncIterator[bytes]:
+        for start in range(0, n_bytes, 4096):
+            yield b"x" * min(4096, n_bytes - start)
+
     app = small_app()
-    assert ask(app, "POST", "/length", content=b"x" * 65536).json() == 65536
-    for n_bytes in (65537, 2_000_000):
-        response = ask(app, "POST", "/length", content=b"x" * n_bytes)
-        assert (response.status_code, code_of(response)) == (413, "body_too_large")
-
-
-def test_a_body_that_does_not_say_its_length_is_counted():
-    async def pieces():
-        for _ in range(70):
-            yield b"x" * 1024
-
-    assert ask(small_app(), "POST", "/length", content=pieces()).status_code == 413
+    for n_bytes, length in ((65536, 65536), (65537, None)):
+        for content in (b"x" * n_bytes, pieces(n_bytes)):
+            response = ask(app, "POST", "/length", content=content)
+            if length:
+                assert response.json() == length
+            else:
+                assert (response.status_code, code_of(response)) == (413, "body_too_large")
 
 
 @pytest.mark.parametrize("where", ["header", "path", "query"])
@@ -98,15 +94,12 @@ def test_long_headers_paths_and_queries_are_refused(where):
     assert (response.status_code, code_of(response)) == (431, "headers_too_large")
 
 
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [
-        *(("127.0.0.1", 200), ("localhost:80", 200), ("[::1]:8000", 200), ("[::1]", 200), ("LOCALHOST", 200)),
-        *(("evil.example", 403), ("10.0.0.1:8000", 403), ("127.0.0.1.evil.example", 403), ("", 403)),
-    ],
-)
-def test_only_names_of_this_machine_are_answered(host, status):
-    assert ask(small_app(), "GET", "/health", {"host": host}).status_code == status
+def test_names_of_this_machine_and_its_own_pages_are_answered():
+    app = small_app()
+    for host in ("127.0.0.1", "localhost:80", "[::1]:8000", "[::1]", "LOCALHOST"):
+        assert ask(app, "GET", "/health", {"host": host}).status_code == 200
+    for scheme in ("http", "HTTP"):
+        assert ask(app, "GET", "/health", {**OURS, "origin": f"{scheme}://127.0.0.1:8000"}).status_code == 200
 
 
 def test_a_server_for_others_is_asked_by_an_address_or_the_name_of_its_machine():
@@ -115,25 +108,24 @@ def test_a_server_for_others_is_asked_by_an_address_or_the_name_of_its_machine()
         assert ask(app, "GET", "/health", {"host": host}).status_code == status
 
 
+NO_JSON = "body: no JSON at character 1; check quotes, commas and braces"
+NO_BODY = "body: no JSON object; send one, with the header Content-Type: application/json"
+
+
 @pytest.mark.parametrize(
-    ("origin", "status"),
+    ("body", "param", "message"),
     [
-        *((f"{scheme}://127.0.0.1:8000", status) for scheme, status in (("http", 200), ("HTTP", 200), ("https", 403))),
-        *((origin, 403) for origin in ("http://127.0.0.1:3000", "https://evil.example", "x://127.0.0.1:8000", "null")),
-        *((origin, 403) for origin in ("127.0.0.1:8000", "://127.0.0.1:8000", "")),
+        *(("{", None, NO_JSON), ("[" * 30_000, None, "POST /double: "), ("", None, NO_BODY)),
+        *(('{"number": NaN}', "number", "number: "), ('{"number": "4"}', "number", "number: ")),
+        ('{"number": 1, "nunber": 2}', "nunber", "nunber: unknown field; leave it out"),
     ],
 )
-def test_pages_of_other_sites_are_refused(origin, status):
-    assert ask(small_app(), "GET", "/health", {**OURS, "origin": origin}).status_code == status
-
-
-@pytest.mark.parametrize(
-    "body", ["{", "[" * 30_000, '{"number": NaN}', '{"number": "4"}', '{"number": 1, "nunber": 2}', ""]
-)
-def test_a_wrong_body_gets_400_in_the_shape_of_openai(body):
+def test_a_wrong_body_gets_400_in_the_shape_of_openai(body, param, message):
     response = ask(small_app(), "POST", "/double", content=body, headers={**OURS, "content-type": "application/json"})
     assert response.status_code == 400
     assert code_of(response)
+    assert response.json()["error"]["param"] == param
+    assert response.json()["error"]["message"].startswith(message)
 
 
 def test_unknown_paths_and_methods_and_a_run_that_is_gone_have_that_shape_too():

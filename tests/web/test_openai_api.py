@@ -10,7 +10,6 @@ import traceback
 import weakref
 from collections import ChainMap
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
@@ -29,16 +28,20 @@ from pellucid.generation.stream import TextStream, first_stop
 from pellucid.generation.writing import Writing
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.tokenizer.tokenizer import CHAT_TOKENS
+from pellucid.tokenizer.train import train_characters
 from pellucid.web.errors import ApiError
 from pellucid.web.openai import engine_thread
 from pellucid.web.openai import served as served_module
 from pellucid.web.openai.engine_thread import EngineThread, Job
-from pellucid.web.openai.schemas import ChatRequest
+from pellucid.web.openai.prompts import read_prompts
+from pellucid.web.openai.schemas import ChatRequest, CompletionRequest
 from pellucid.web.openai.served import ServedRun
 from serving import GIVES_UP_AFTER_SECONDS, app_of, served
 from tiny_run import TINY_RUN, VERSES
 
 GREEDY = {"temperature": 0}
+QUESTION = {"role": "user", "content": "The fox"}
+MINE = {"role": "assistant", "content": "said"}
 
 
 @pytest.fixture(scope="module")
@@ -69,19 +72,8 @@ def complete(client: openai.OpenAI) -> Callable[..., openai.types.Completion]:
     return lambda prompt="The fox", **options: client.completions.create(model="tiny", prompt=prompt, **options)
 
 
-def test_the_models_are_listed_and_named(client):
-    [model] = client.models.list()
-    assert (model.id, model.context_length, model.has_chat_template) == ("tiny", 32, True)
-    assert client.models.retrieve("tiny").id == "tiny"
-    for ask in (lambda: client.models.retrieve("gpt"), lambda: client.completions.create(model="gpt", prompt="")):
-        with pytest.raises(openai.NotFoundError, match="'gpt' is not here; ask for 'tiny'") as caught:
-            ask()
-        assert caught.value.code == "model_not_found"
-
-
-@pytest.mark.parametrize("max_tokens", [1, 12, 60])
-def test_a_completion_with_a_seed_is_what_generate_writes(complete, run, max_tokens):
-    for prompt in ("", "The fox", "The grey hen said"):
+def test_a_completion_with_a_seed_is_what_generate_writes(complete, run):
+    for prompt, max_tokens in (("", 1), ("The fox", 12), ("The grey hen said", 60)):
         answer = complete(prompt, max_tokens=max_tokens, seed=5)
         assert answer.choices[0].text == run.generate(prompt, max_new_tokens=max_tokens, seed=5)
         n_prompt = 1 + len(run.tokenizer.encode(prompt))
@@ -108,25 +100,14 @@ def test_a_stream_is_the_completion_in_pieces(complete):
             assert in_pieces == getattr(choice.logprobs, key)
 
 
-def test_a_seed_writes_the_same_text_alone_and_in_a_crowd(complete):
-    def ask(i: int) -> list[str]:
-        answer = complete(["The fox", "The hen", ""][i % 3], max_tokens=20, seed=i, n=1 + i % 2, top_p=0.95)
-        return [choice.text for choice in answer.choices]
-
-    with ThreadPoolExecutor(16) as pool:
-        crowd = list(pool.map(ask, range(24)))
-    assert crowd == list(map(ask, range(24)))
-    assert crowd[1][0] != crowd[1][1], "choices draw their own numbers"
-    assert len({texts[0] for texts in crowd}) > 12
-    assert complete(max_tokens=20).choices[0].text != complete(max_tokens=20).choices[0].text
-
-
 def test_several_prompts_in_one_request_are_each_as_alone(complete, run):
     texts = ["The fox", "The hen said"]
     together = complete(texts, max_tokens=9, n=2, seed=3)
     assert [choice.index for choice in together.choices] == [0, 1, 2, 3]
     alone = [choice.text for text in texts for choice in complete(text, max_tokens=9, n=2, seed=3).choices]
     assert [choice.text for choice in together.choices] == alone
+    assert alone[0] != alone[1], "choices draw their own numbers"
+    assert complete(max_tokens=20).choices[0].text != complete(max_tokens=20).choices[0].text
     ids = [[run.tokenizer.end_of_text, *run.tokenizer.encode(text)] for text in texts]
     assert [choice.text for choice in complete(ids, max_tokens=9, n=2, seed=3).choices] == alone
     assert complete(ids[0], max_tokens=9, seed=3).choices[0].text == alone[0]
@@ -227,7 +208,8 @@ def test_a_system_message_begins_the_first_turn_and_the_oldest_turns_are_left_ou
             ask(*((role, "The fox") for role in roles))
 
 
-def test_of_several_runs_each_is_asked_by_its_name(run, fables_run, tmp_path, monkeypatch):
+def test_the_runs_are_listed_and_each_is_asked_by_its_name(run, fables_run, tmp_path, monkeypatch):
+    """One of them has learned from no conversations, and is moved away."""
     monkeypatch.setattr(served_module, "LOOKS_EVERY_SECONDS", 0.0)
     shutil.copytree(fables_run, tmp_path / "other")
     with served(app_of(run.directory.parent, tmp_path / "other")) as address, calling(address) as client:
@@ -239,10 +221,17 @@ def test_of_several_runs_each_is_asked_by_its_name(run, fables_run, tmp_path, mo
             "tiny": run.generate("The fox", max_new_tokens=8, temperature=0),
             "other": pellucid.load(fables_run).generate("The fox", max_new_tokens=8, temperature=0),
         }
-        assert [model.id for model in client.models.list()] == ["tiny", "other"]
+        tiny, other = client.models.list()
+        assert (tiny.id, tiny.context_length, tiny.has_chat_template) == ("tiny", 32, True)
+        assert (client.models.retrieve("other"), other.has_chat_template) == (other, False)
         assert {name: ask(name) for name in expected} == expected
-        with pytest.raises(openai.NotFoundError, match="'gpt' is not here; ask for 'tiny' or 'other'"):
-            ask("gpt")
+        for ask_for_another in (client.models.retrieve, ask):
+            with pytest.raises(openai.NotFoundError, match="'gpt' is not here; ask for 'tiny' or 'other'") as caught:
+                ask_for_another("gpt")
+            assert caught.value.code == "model_not_found"
+        with pytest.raises(openai.BadRequestError, match="not trained on conversations") as caught:
+            client.chat.completions.create(model="other", messages=[QUESTION])
+        assert caught.value.code == "no_chat_template"
         (tmp_path / "other").rename(tmp_path / "away")
         assert [model.id for model in client.models.list()] == ["tiny"]
         assert ask("tiny") == expected["tiny"]
@@ -251,32 +240,6 @@ def test_of_several_runs_each_is_asked_by_its_name(run, fables_run, tmp_path, mo
         assert caught.value.status_code == 503
 
 
-def test_a_run_without_a_chat_template_says_so(fables_run):
-    with served(app_of(fables_run)) as address, calling(address) as client:
-        with pytest.raises(openai.BadRequestError, match="not trained on conversations") as caught:
-            client.chat.completions.create(model="fables", messages=[{"role": "user", "content": "Hello"}])
-        assert caught.value.code == "no_chat_template"
-        assert client.completions.create(model="fables", prompt="A fox", max_tokens=3, seed=1).choices[0].text
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        *(("temperature", -1), ("temperature", "hot"), ("top_p", 0), ("n", 0), ("n", 1000), ("max_tokens", 10**12)),
-        *(("stop", ""), ("stop", ["a"] * 5), ("seed", 1.5), ("logprobs", -1), ("prompt", [[]]), ("prompt", [10**6])),
-        *(("prompt", {}), ("presence_penalty", 0.5), ("best_of", 3), ("no_such_field", 1), ("stream", "yes")),
-        ("stream_options", {"include_usage": True}),
-    ],
-)
-def test_a_wrong_or_unknown_field_is_named(client, field, value):
-    with pytest.raises(openai.BadRequestError) as caught:
-        client.completions.create(model="tiny", prompt="", extra_body={field: value})
-    assert caught.value.param.split(".")[0] == field
-    assert field in caught.value.message
-
-
-QUESTION = {"role": "user", "content": "The fox"}
-MINE = {"role": "assistant", "content": "said"}
 CHANGE_NOTHING = [
     *({"logit_bias": value} for value in ({}, None)),
     *({"tools": value} for value in ([], None)),
@@ -312,28 +275,24 @@ def test_a_field_that_changes_nothing_is_passed_over(client):
         assert client.completions.create(model="tiny", prompt="a", max_tokens=1, suffix=suffix).choices
 
 
-@pytest.mark.parametrize(
-    "extra",
-    [
-        *({"logit_bias": {"1": 5}}, {"tools": [{"type": "function"}]}, {"tool_choice": "required"}, {"store": True}),
-        *({"response_format": {"type": "json_object"}}, {"modalities": ["audio"]}, {"reasoning_effort": "high"}),
-        *({"ignore_eos": True}, {"min_tokens": 3}, {"top_k": -2}, {"top_k": False}, {"max_tokens": -2}),
-        *({"prediction": {}}, {"functions": [{}]}, {"stop_token_ids": [1]}, {"top_logprobs": 1}, {"metadata": 5}),
-        {"stream_options": {"include_obfuscation": True}},
-        *({"messages": [{**QUESTION, "content": content}]} for content in (None, 5)),
-        *(
-            {"messages": [QUESTION, {**MINE, **other}, QUESTION]}
-            for other in ({"refusal": "No."}, {"tool_calls": [{}]})
-        ),
-        {"messages": [{"role": "tool", "content": "5", "tool_call_id": "a"}]},
-    ],
-    ids=str,
-)
-def test_a_field_that_would_change_something_is_refused_by_its_name(client, extra):
-    body = {"model": "tiny", "messages": [QUESTION], "max_tokens": 6, **extra}
-    with pytest.raises(openai.BadRequestError) as refused:
-        client.post("/chat/completions", body=body, cast_to=object)
-    assert refused.value.param.split(".")[0] == next(iter(extra))
+WOULD_CHANGE_SOMETHING = [
+    *({"logit_bias": {"1": 5}}, {"tools": [{"type": "function"}]}, {"tool_choice": "required"}, {"store": True}),
+    *({"response_format": {"type": "json_object"}}, {"modalities": ["audio"]}, {"reasoning_effort": "high"}),
+    *({"ignore_eos": True}, {"min_tokens": 3}, {"top_k": -2}, {"top_k": False}, {"max_tokens": -2}),
+    *({"prediction": {}}, {"functions": [{}]}, {"stop_token_ids": [1]}, {"top_logprobs": 1}, {"metadata": 5}),
+    *({"stream_options": value} for value in ({"include_obfuscation": True}, {"include_usage": True})),
+    *({"messages": [{**QUESTION, "content": content}]} for content in (None, 5)),
+    *({"messages": [QUESTION, {**MINE, **other}, QUESTION]} for other in ({"refusal": "No."}, {"tool_calls": [{}]})),
+    {"messages": [{"role": "tool", "content": "5", "tool_call_id": "a"}]},
+]
+
+
+def test_a_field_that_would_change_something_is_refused_by_its_name(client):
+    for extra in WOULD_CHANGE_SOMETHING:
+        body = {"model": "tiny", "messages": [QUESTION], "max_tokens": 6, **extra}
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.post("/chat/completions", body=body, cast_to=object)
+        assert refused.value.param.split(".")[0] == next(iter(extra)), extra
 
 
 def test_minus_one_asks_for_a_text_up_to_its_end(client, complete):
@@ -397,34 +356,11 @@ def test_a_refusal_names_the_field_and_what_it_should_have_been(client, fields, 
     assert what in refused.value.message
 
 
-@pytest.mark.parametrize(
-    ("content", "headers", "what"),
-    [
-        (b'{"model": ', {"Content-Type": "application/json"}, "body: no JSON at character 10; check quotes"),
-        (b'{"model": "tiny"}', {}, "body: no JSON object; send one, with the header Content-Type: application/json"),
-    ],
-)
-def test_a_body_that_cannot_be_read_is_told_how_to_be_sent(client, content, headers, what):
-    answer = httpx.post(f"{client.base_url}completions", content=content, headers=headers, timeout=60)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, None)
-    assert answer.json()["error"]["message"].startswith(what)
-
-
-def test_a_character_that_the_vocabulary_lacks_is_the_fault_of_the_prompt(tmp_path):
-    (tmp_path / "corpus.txt").write_text(VERSES)
-    config = TINY_RUN.replace("{type: bpe, vocab_size: 300}", "{type: char}")
-    (tmp_path / "tiny.yaml").write_text(config.replace("corpus.txt", (tmp_path / "corpus.txt").as_posix()))
-    pellucid.train(tmp_path / "tiny.yaml", tmp_path / "tiny", data_dir=tmp_path / "data", steps=2)
-    body = {"model": "tiny", "prompt": "🦊"}
-
-    async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(app_of(tmp_path / "tiny"))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            return await client.post("/v1/completions", json=body)
-
-    response = asyncio.run(ask())
-    assert response.status_code == 400
-    assert response.json()["error"]["param"] == "prompt"
+def test_a_character_that_the_vocabulary_lacks_is_the_fault_of_the_prompt():
+    characters = train_characters([VERSES], special_tokens=["<|endoftext|>"])
+    with pytest.raises(ApiError, match="🦊") as refused:
+        read_prompts(CompletionRequest(model="tiny", prompt="🦊"), characters)
+    assert (refused.value.status, refused.value.param) == (400, "prompt")
 
 
 def writing_of(run, **options: object) -> Writing:
