@@ -18,7 +18,7 @@ RUN_FILES = (
     "config.yaml tokenizer.json metrics.jsonl samples.md loss.png skills.png rewards.png plan.json log.txt result.json "
     ".not-saved-yet"
 )
-REPORT_FILES = "report.md results.csv *.png *.svg"
+REPORT_FILES = "report.md results.csv *.png"
 CONCLUSION = "\n## What it shows"  # what people have written into a report
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.figures import distinct_labels, in_short, round_ticks
+from pellucid.figures import distinct_labels, in_short, new_figure, round_ticks, save_figure
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,12 @@ def test_a_logarithmic_axis_has_a_few_ticks_whatever_its_range(low, ratio, most)
 def test_different_values_look_different_where_six_digits_can_tell_them_apart():
     assert distinct_labels([0.1234, 0.1235]) == ["0.1234", "0.1235"]
     assert distinct_labels([1, 1, 2]) == ["1", "1", "2"]
+
+
+def test_equal_figures_give_equal_bytes(ink, tmp_path):
+    files = [tmp_path / name for name in ("one.svg", "another.svg")]
+    for file in files:
+        figure = new_figure("A figure", 3, 2)
+        figure.add_subplot().plot([1, 2], "o-")
+        save_figure(figure, file)
+    assert files[0].read_bytes() == files[1].read_bytes()

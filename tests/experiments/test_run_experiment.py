@@ -114,7 +114,7 @@ def test_a_run_that_fails_is_reported_and_the_others_are_made(compared: Path):
 
 def test_everything_that_the_report_shows_lies_beside_it(compared: Path):
     folder = compared / "report"
-    names = {"report.md", "results.csv", "excess.png", "excess.svg"}
+    names = {"report.md", "results.csv", "excess.png"}
     assert {path.name for path in folder.iterdir()} == names
     assert "![Excess](excess.png)" in (folder / "report.md").read_text()
     assert str(compared) not in (folder / "report.md").read_text()

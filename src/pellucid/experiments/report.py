@@ -67,7 +67,7 @@ def written_conclusion(folder: Path) -> str | None:
 
 def require_own_report(folder: Path, config: ExperimentConfig) -> None:
     """Raise ConfigError for a file in the folder that the report would replace, and that is not of a report."""
-    figures = {f"{figure.file_stem}.{kind}": b"matplotlib" for figure in config.figures for kind in ("png", "svg")}
+    figures = {f"{figure.file_stem}.png": b"matplotlib" for figure in config.figures}
     tells = {REPORT_FILE: b"## how to reproduce it", "results.csv": b"label,seed,", **figures}
     for name, word in tells.items():
         file = folder / name
@@ -268,8 +268,7 @@ def _figures(plan: Plan, results: Sequence[RunResult], folder: Path, note: Calla
             parts.append(f"Not drawn: {error}.")
             note(f"warning: figure '{figure.title}' is not drawn: {error}")
             continue
-        stem = figure.file_stem
-        parts += [f"![{figure.title}]({stem}.png)", f"{drawing.caption} ([SVG]({stem}.svg))"]
+        parts += [f"![{figure.title}]({figure.file_stem}.png)", drawing.caption]
         parts += [drawing.table] if drawing.table else []
     return parts
 

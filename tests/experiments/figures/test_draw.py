@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.image import imread
+from matplotlib.text import Text
 
 from pellucid.config.experiment import ExperimentConfig
 from pellucid.experiments.figures.bars import draw_bars
@@ -17,11 +18,8 @@ from pellucid.experiments.plan import Plan
 from pellucid.experiments.results import RunResult
 from pellucid.experiments.table import value_of
 
-pytestmark = pytest.mark.usefixtures("ink")
 SKILLS = ("choice", "spelling", "recall")
 FIGURES = [
-    ({"type": "bars", "y": "excess"}, "excess over the floor (nats per token)"),
-    ({"type": "bars", "y": "accuracy.recall"}, "recall"),
     ({"type": "bars", "y": "bits_per_byte"}, "bits per byte"),
     ({"type": "lines", "x": "model.d_model", "y": "val_loss", "log_x": True}, "model.d_model"),
     ({"type": "bars", "y": "of mine", "label": "what I measured (pieces)"}, "what I measured (pieces)"),
@@ -95,15 +93,25 @@ def experiment(figure):
     )
 
 
+def texts_of(drawing):
+    return "\n".join(text.get_text() for text in drawing.figure.findobj(Text))
+
+
 def drawn(figure, results, folder):
     config = experiment(figure)
     return draw(config.figures[0], Plan(config, Path("x.yaml"), OwnCode(Path("x.py")), (), ()), results, folder)
 
 
+@pytest.mark.usefixtures("ink")
 @pytest.mark.parametrize(("figure", "label"), FIGURES, ids=lambda value: str(value)[:40])
 def test_every_kind_of_figure_is_drawn_with_its_units_and_a_caption(figure, label, tmp_path):
     drawing = drawn(figure, RESULTS, tmp_path)
-    assert_two_files_of_a_figure(tmp_path, label)
+    [file] = tmp_path.iterdir()
+    assert file.name == "a-figure.png"
+    image = imread(file)
+    assert image.shape[0] > 300
+    assert np.unique(image[..., 0]).size > 5, "not blank"
+    assert label in texts_of(drawing)
     assert "Varied: model.d_model; 6 variants, 2 seeds, 12 runs." in drawing.caption
 
 
@@ -119,7 +127,7 @@ def test_a_model_that_computes_nothing_is_a_level_line_beside_the_others():
 def test_the_learning_curve_is_drawn_beside_what_is_known():
     sketch = draw_curves(experiment({"type": "curves"}).figures[0], RESULTS, levels={"evenly": 0.2})
     assert "strategies whose excess is known" in sketch.caption
-    assert "evenly" in [text.get_text() for text in sketch.figure.axes[0].texts]
+    assert "evenly" in texts_of(sketch)
 
 
 def test_seeds_meet_at_equal_steps_whatever_number_of_tokens_each_has_read():
@@ -130,20 +138,6 @@ def test_seeds_meet_at_equal_steps_whatever_number_of_tokens_each_has_read():
     line = mean_lines(at_equal_steps(points, "label"))["a"]
     assert list(line.index) == [102.0, 203.0]
     assert list(line["mean"]) == pytest.approx([2.0, 0.6])
-
-
-def assert_two_files_of_a_figure(folder, label):
-    image = imread(folder / "a-figure.png")
-    assert image.shape[0] > 300
-    assert np.unique(image[..., 0]).size > 5, "not blank"
-    assert label in (folder / "a-figure.svg").read_text()
-    assert not list(folder.glob(".tmp-*"))
-
-
-def test_the_same_results_give_the_same_bytes(tmp_path):
-    for folder in (tmp_path / "a", tmp_path / "b"):
-        drawn({"type": "curves"}, RESULTS, folder)
-    assert (tmp_path / "a/a-figure.svg").read_bytes() == (tmp_path / "b/a-figure.svg").read_bytes()
 
 
 def test_what_the_results_lack_is_said(tmp_path):
@@ -158,28 +152,23 @@ def test_what_the_results_lack_is_said(tmp_path):
         drawn({"type": "bars", "y": "model.n_layers"}, RESULTS, tmp_path)
 
 
-@pytest.mark.parametrize("value", [0.0, 0.5, -0.1])
+@pytest.mark.parametrize("value", [0.0, -0.1])
 def test_bars_of_equal_values_can_be_drawn(value, tmp_path):
     drawn({"type": "bars", "y": "excess"}, [each.model_copy(update={"excess": value}) for each in RESULTS], tmp_path)
 
 
 def test_the_axis_of_shares_is_in_percent_however_far_they_lie_apart():
-    runs = [
-        each.model_copy(update={"skills": skills(0.1, share)})
-        for each, share in zip(RESULTS, (0.01, 0.9), strict=False)
-    ]
+    shares = (("rarely", 0.01), ("often", 0.9))
+    runs = [RESULTS[0].model_copy(update={"label": label, "skills": skills(0.1, share)}) for label, share in shares]
     figure = experiment({"type": "bars", "y": "accuracy.recall"}).figures[0]
-    axes = draw_bars(figure, [run.model_copy(update={"label": f"run {i}"}) for i, run in enumerate(runs)]).figure.axes[
-        0
-    ]
+    axes = draw_bars(figure, runs).figure.axes[0]
     assert (axes.get_xscale(), axes.xaxis.get_major_formatter()(0.5, 0)) == ("linear", "50 %")
 
 
 def test_only_the_variants_that_are_asked_for_are_drawn(tmp_path):
     drawing = drawn({"type": "bars", "y": "excess", "only": ["width 8", "width 32"]}, RESULTS, tmp_path)
-    text = (tmp_path / "a-figure.svg").read_text()
-    assert "width 32" in text
-    assert "width 64" not in text
+    assert "width 32" in texts_of(drawing)
+    assert "width 64" not in texts_of(drawing)
     assert "2 variants" in drawing.caption
     with pytest.raises(ValueError, match="no variant is called 'width 9'"):
         drawn({"type": "bars", "y": "excess", "only": ["width 9"]}, RESULTS, tmp_path)

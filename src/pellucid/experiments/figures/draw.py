@@ -1,4 +1,4 @@
-"""Draws the figures of an experiment as PNG and SVG files with a caption."""
+"""Draws the figures of an experiment as PNG files with a caption."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ from pellucid.figures import STYLE, save_figure
 
 
 def draw(figure: FigureConfig, plan: Plan, results: Sequence[RunResult], folder: Path) -> Sketch:
-    """Draw one figure of the experiment from its finished runs, and write it into the folder as PNG and SVG.
+    """Draw one figure of the experiment from its finished runs, and write it into the folder as PNG.
 
     Returns it with the complete caption: what is shown, what was varied, how many seeds. Raises ValueError if the
     results lack its columns, ConfigError if the experiment's own code fails.
@@ -36,8 +36,7 @@ def draw(figure: FigureConfig, plan: Plan, results: Sequence[RunResult], folder:
     with matplotlib.rc_context(STYLE):
         sketch = _sketch(figure, results, plan.own)
     folder.mkdir(parents=True, exist_ok=True)
-    for kind in ("png", "svg"):
-        save_figure(sketch.figure, folder / f"{figure.file_stem}.{kind}")
+    save_figure(sketch.figure, folder / f"{figure.file_stem}.png")
     caption = f"{sketch.caption[0].upper()}{sketch.caption[1:]} {_varied(plan.config, results)}"
     return replace(sketch, caption=caption)
 
