@@ -4,6 +4,7 @@ import functools
 import logging
 import os
 import random
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -83,16 +84,26 @@ def tiny_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.fixture
-def trained_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In an empty folder, the configs of the runs that others start from, as training them would have left."""
+@pytest.fixture(scope="session")
+def untrained_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder `checkpoints` with the configs alone of the runs that others start from."""
     from pellucid.config.load import load_run_config, run_config_to_yaml
 
+    place = tmp_path_factory.mktemp("configs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        for name in ("fables", "instructions_sft"):
+            run = place / "checkpoints" / name
+            run.mkdir(parents=True)
+            (run / "config.yaml").write_text(run_config_to_yaml(load_run_config(Path(name))), encoding="utf-8")
+    return place / "checkpoints"
+
+
+@pytest.fixture
+def trained_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, untrained_checkpoints: Path) -> None:
+    """In an empty folder, the configs of the runs that others start from, as training them would have left."""
     monkeypatch.chdir(tmp_path)
-    for name in ("fables", "instructions_sft"):
-        run = tmp_path / "checkpoints" / name
-        run.mkdir(parents=True)
-        (run / "config.yaml").write_text(run_config_to_yaml(load_run_config(Path(name))), encoding="utf-8")
+    shutil.copytree(untrained_checkpoints, tmp_path / "checkpoints")
 
 
 @pytest.fixture

@@ -154,7 +154,7 @@ def test_a_planned_run_survives_its_file(place):
             "measures: {texts: {other: {corpus: {type: text, files: [corpus.txt]}}}}",
             "measures.texts.other: of corpus.type text, no texts with a known truth can be drawn; leave it out",
         ),
-        ("[7, 8]", "[7, -8]", "x.yaml:9: seeds: seed: -8 is out of range; give a value of at least 0"),
+        ("[7, 8]", "[7, -8]", "x.yaml:9: seeds.1: -8 is out of range; give a value of at least 0"),
         ("model.n_layers:", "model..n_layers:", "x.yaml:7: grid: model.''.n_layers: a part of this key is empty"),
         ("model.n_layers:", "train.steps.x:", "x.yaml:7: grid: train.steps.x: 'steps' is a value, not a section"),
         ("train.batch_size: 3", "schedule.warmup_steps: 5", "x.yaml:5: set: schedule.warmup_steps: 5 is longer than"),

@@ -17,6 +17,7 @@ from pellucid.config.read import read_section
 # Dotted keys of a run config and their values: {model.n_layers: 2, optimizer: {type: sgd, lr: 0.1}}.
 Changes = dict[str, Any]
 Values = Annotated[list[Any], Field(min_length=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class RunOfList(Section):
@@ -117,7 +118,7 @@ class ExperimentConfig(Section, json_schema_extra=JSON_SCHEMA):
     set: Changes = Field({}, description="dotted keys that all runs change, and their values")
     grid: dict[str, Values] = Field({}, description="dotted keys and the values to try: each with each")
     runs: Annotated[tuple[RunOfList, ...], Field(strict=False)] = Field((), description="or a list of runs, by name")
-    seeds: Annotated[tuple[int, ...], Field(strict=False)] = Field((0,), min_length=1)
+    seeds: Annotated[tuple[Seed, ...], Field(strict=False)] = Field((0,), min_length=1)
     measures: MeasuresConfig = MeasuresConfig()
     figures: Annotated[tuple[FigureConfig, ...], Field(strict=False)] = ()
 

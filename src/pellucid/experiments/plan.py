@@ -110,28 +110,29 @@ def plan_experiment(file: Path, overrides: Sequence[str] = ()) -> Plan:
             what = f"figure '{figure.title}': `only` names '{unknown[0]}', which is no variant"
             choices = ", ".join(f"'{label}'" for label in labels)
             raise ConfigError(f"experiment {config.name}", what, f"choose from {choices}")
-    seeds = [_change(experiment, ("seeds", i), "seed", seed) for i, seed in enumerate(config.seeds)]
-    of_texts = {
+    text_changes = {
         name: [_change(experiment, ("measures", "texts", name, key), key, value) for key, value in changes.items()]
         for name, changes in config.measures.texts.items()
     }
     runs = []
-    for variant, seed in product(variants, seeds):
-        changes = [*common, *variant.changes, seed, *last]
+    for variant in variants:
+        changes = [*common, *variant.changes, *last]
         run_config = load_run_config(Path(config.base), changes)
-        texts = {name: load_run_config(Path(config.base), [*changes, *more]) for name, more in of_texts.items()}
+        texts = {name: load_run_config(Path(config.base), [*changes, *more]) for name, more in text_changes.items()}
         _require_measurable(run_config, config.measures, texts)
-        run_config = run_config.model_copy(update={"name": f"{_slug(variant.label)}-seed{run_config.seed}"})
-        run = PlannedRun(
-            label=variant.label,
-            seed=run_config.seed,
-            overrides=_values(varied_keys, variant.changes, run_config),
-            config=run_config,
-            measures=config.measures,
-            texts=texts,
-            own=own.file,
-        )
-        runs.append(run)
+        varied = _values(varied_keys, variant.changes, run_config)
+        runs += [
+            PlannedRun(
+                label=variant.label,
+                seed=seed,
+                overrides=varied,
+                config=run_config.model_copy(update={"seed": seed, "name": f"{_slug(variant.label)}-seed{seed}"}),
+                measures=config.measures,
+                texts=texts,
+                own=own.file,
+            )
+            for seed in config.seeds
+        ]
     _require_different(config, runs)
     return Plan(config, file, own, tuple(overrides), tuple(runs))
 
