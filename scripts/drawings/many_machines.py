@@ -7,7 +7,6 @@ Needs: nothing
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,16 +17,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from results import ROOT
 
-sys.path.append(str(ROOT / "lessons/many_machines"))
-
-from parallel_processes import timetable
-
 FOLDER = ROOT / "docs/many_machines"
 DEVICES = [BLUE, ORANGE, GREEN, PINK]  # one colour each, in all figures
 
 
 def draw(*, folder: Path = FOLDER) -> Iterator[Path]:
-    yield from save_all((cuts, data, sharded, tensor, pipeline, experts, ring), folder)
+    yield from save_all((cuts, data, sharded, tensor, experts), folder)
 
 
 def paper(figure: Figure, width: float, height: float) -> Axes:
@@ -192,46 +187,6 @@ def tensor() -> Figure:
     return figure
 
 
-def pipeline() -> Figure:
-    """Four devices, six micro-batches, one update: GPipe and 1F1B. A backward pass is drawn as long as a forward."""
-    figure = Figure(figsize=(9.6, 3.8), layout="constrained")
-    orders = schedules(4, 6)
-    for axes, name in zip(figure.subplots(2, 1), orders, strict=True):
-        rows = timetable(orders[name])
-        n_slots, waits = len(rows[0]), sum(row.count("··") for row in rows)
-        for device, row in enumerate(rows):
-            note(axes, -0.2, 0.45 - device, f"device {device}", ha="right", color=DEVICES[device], weight="bold")
-            axes.add_patch(Rectangle((0, -device), n_slots, 0.9, facecolor="#f2f2f2", lw=0, zorder=0))
-            for slot, work in enumerate(row):
-                if work != "··":
-                    box(axes, (slot, -device), (1, 0.9), DEVICES[device], work, 0.25 if work.startswith("F") else 0.7)
-        held = most_held(rows[0])
-        axes.set_title(
-            f"{name}: {waits} of {4 * n_slots} slots empty; device 0 keeps activations of {held} micro-batches"
-        )
-        axes.set_xlim(-1.6, n_slots)
-        axes.set_ylim(-3.1, 1)
-        axes.axis("off")
-    return figure
-
-
-def schedules(n_devices: int, n_micro_batches: int) -> dict[str, list[list[str]]]:
-    """In what order each device works: F forward, B backward."""
-    forward, backward = ([f"{kind}{i}" for i in range(n_micro_batches)] for kind in "FB")
-    in_turn = []
-    for device in range(n_devices):
-        ahead = min(n_devices - device, n_micro_batches)
-        pairs = [work for pair in zip(backward, forward[ahead:], strict=False) for work in pair]
-        in_turn.append(forward[:ahead] + pairs + backward[n_micro_batches - ahead :])
-    return {"GPipe": [forward + backward] * n_devices, "1F1B": in_turn}
-
-
-def most_held(row: list[str]) -> int:
-    """Micro-batches that went forward and not back yet, at most."""
-    kinds = [work[0] for work in row]
-    return max(kinds[:slot].count("F") - kinds[:slot].count("B") for slot in range(len(row)))
-
-
 def experts() -> Figure:
     """One layer, one choice per token: who asks whom, across the border between two devices."""
     figure = Figure(figsize=(9.6, 3.6), layout="constrained")
@@ -263,41 +218,4 @@ def experts() -> Figure:
         (21.4, "tokens"),
     ]:
         note(axes, x, 10.1, text, fontsize=9.5)
-    return figure
-
-
-def ring() -> Figure:
-    """How many of the four processes' parts each chunk is the sum of, after each step; framed: what goes on next."""
-    figure = Figure(figsize=(9.6, 1.9), layout="constrained")
-    n = 4
-    parts = [[1] * n for _ in range(n)]  # of chunk c in process r
-    for step, axes in enumerate(figure.subplots(1, 2 * n - 1, width_ratios=[6.7, *[4.2] * 6])):
-        axes.set_title("start" if step == 0 else f"step {step}: {'add' if step < n else 'copy'}", loc="center")
-        for rank in range(n):
-            for chunk in range(n):
-                done = parts[rank][chunk] == n
-                colour = GREEN if done else BLUE
-                box(
-                    axes,
-                    (chunk, -rank),
-                    (1, 1),
-                    colour,
-                    str(parts[rank][chunk]),
-                    0.55 if done else 0.17 * parts[rank][chunk] - 0.1,
-                )
-            if step < 2 * (n - 1):
-                axes.add_patch(
-                    Rectangle(((rank - step) % n, -rank), 1, 1, facecolor="none", edgecolor="black", lw=2, zorder=3)
-                )
-            if step == 0:
-                note(axes, -0.3, 0.5 - rank, f"process {rank}", ha="right")
-        axes.set_xlim(-0.1 if step else -2.6, n + 0.1)
-        axes.set_ylim(-n + 0.9, 1.1)
-        axes.set_aspect("equal")
-        axes.axis("off")
-        before = [list(row) for row in parts]
-        for rank in range(n):
-            chunk = (rank - step - 1) % n
-            arriving = before[(rank - 1) % n][chunk]
-            parts[rank][chunk] = arriving + before[rank][chunk] if step < n - 1 else arriving
     return figure

@@ -7,8 +7,6 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from scripts.results import ROOT
 from torch.multiprocessing import ProcessRaisedException
 
@@ -59,9 +57,10 @@ def test_pipeline_parallelism_is_one_device(scripts, start, schedule):
         assert small(figures["differences"]) < ROUNDING
         # All of x goes to process 1, all of its gradient to process 0.
         assert figures["bytes sent"] == 8 * 32 * 32 * torch.float64.itemsize
-    # They work in the order that docs/many_machines.md draws.
-    drawn = scripts("drawings.many_machines").schedules(2, script.MICRO_BATCHES)[schedule]
-    assert [figures["diary"] for figures in processes] == drawn
+    page = (ROOT / "docs/many_machines.md").read_text("utf-8")
+    table = scripts("parallel_processes").timetable([figures["diary"] for figures in processes])
+    rows = "\n".join(f"        process {i}   {' '.join(row)}" for i, row in enumerate(table))
+    assert f"    {schedule}: 20.0% of the time is waiting; (p - 1) / (m + p - 1) = 20.0%\n{rows}\n" in page
 
 
 def test_expert_parallelism_is_one_device(scripts, start):
@@ -100,17 +99,6 @@ def test_an_error_in_one_process_ends_all(scripts, start):
         start(scripts("ring_beside_torch").fail_in_process_1, 2)
 
 
-@given(st.integers(2, 6), st.integers(1, 9))
-def test_the_bubble_is_p_minus_1_of_m_plus_p_minus_1(scripts, p, m):
-    for name, orders in scripts("drawings.many_machines").schedules(p, m).items():
-        rows = scripts("parallel_processes").timetable(orders)
-        slots = [slot for row in rows for slot in row]
-        assert len(slots) == p * 2 * (m + p - 1)
-        assert slots.count("··") * (m + p - 1) == (p - 1) * len(slots)
-        held = scripts("drawings.many_machines").most_held(rows[0])
-        assert held == (m if name == "GPipe" else min(m, p))
-
-
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_a_lesson_prints_what_it_found_and_fits_on_two_pages(scripts, start, lesson, monkeypatch, capsys):
     script = scripts(lesson)
@@ -126,6 +114,6 @@ def test_a_lesson_prints_what_it_found_and_fits_on_two_pages(scripts, start, les
 def test_the_figures_of_the_page_can_be_drawn(scripts):
     page = (ROOT / "docs/many_machines.md").read_text("utf-8")
     figures = re.findall(r"\]\(many_machines/(\w+)\.png\)", page)
-    assert len(set(figures)) == 7
+    assert len(set(figures)) == 5
     for name in figures:
         assert getattr(scripts("drawings.many_machines"), name)().axes
