@@ -1,46 +1,26 @@
-"""A browser, and a server of the Model Microscope in a process of its own."""
-
-from __future__ import annotations
+"""A browser, and the page of a run for it to open."""
 
 import shutil
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import get_context
 from pathlib import Path
+from socket import socket
 
 from playwright.sync_api import Browser, Page, sync_playwright
+from runs import served
 
 
 @contextmanager
-def served(run: Path) -> Iterator[str]:
-    """The address of a page of the run, in a process of its own."""
-    context = get_context("spawn")
-    told, tells = context.Pipe()
-    process = context.Process(target=serve, args=(run, tells), daemon=True)
-    process.start()
-    address = f"http://127.0.0.1:{told.recv()}/"
-    while True:
-        try:
-            urllib.request.urlopen(f"{address}health", timeout=1).close()
-            break
-        except OSError:
-            if not process.is_alive():
-                sys.exit("error: the server of the page ended as it started; its error stands above")
-            time.sleep(0.2)
-    yield address
-    process.terminate()
-    process.join()
+def page_of(run: Path) -> Iterator[str]:
+    """The address of the Model Microscope of a run."""
+    with served(serve, run) as port:
+        yield f"http://127.0.0.1:{port}/"
 
 
-def serve(run: Path, tells: object) -> None:
+def serve(run: Path, listening: socket) -> None:
     from pellucid.web import server
     from pellucid.web.app import make_app
 
-    listening = server.listen("127.0.0.1", 0)
-    tells.send(listening.getsockname()[1])  # type: ignore[attr-defined]
     server.run(make_app([run]), listening)
 
 

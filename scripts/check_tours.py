@@ -6,8 +6,6 @@
 Without --tour, all shipped tours that these runs can play. Exits with 1 if a figure is out of its bounds.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -6,8 +6,6 @@
 A drawing is a module of scripts/drawings with a function `draw`, which writes files and returns their paths.
 """
 
-from __future__ import annotations
-
 import sys
 
 from registry import called, chosen, parser_for, print_list

@@ -8,8 +8,6 @@ Each setting comes with and without the busy process, and no two rows share two 
 oneDNN and MKL are those of a CPU with AVX2, say, and no more. Output and JUnit files are left in .everywhere/.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -7,8 +7,6 @@ Each part is a process with a time limit, and whatever becomes of one, the next 
 gpu.json (figures, as in docs/results.json) are written anew. Exit code 1 if a part failed, 2 if there is no GPU.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json
@@ -24,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from results import ROOT, Entries, commit_of_code
+from results import ROOT, Entries, commit_of_code, write
 
 MINUTES = 9.5
 LEAST_SECONDS = 20  # with less left no part begins
@@ -193,8 +191,7 @@ def take(folder: Path, results: Path) -> list[str]:
     new = json.loads((folder / "gpu.json").read_text(encoding="utf-8"))
     for entry in new.values():
         entry["commit"] = entry["commit"] or commit_of_code()
-    entries = {**json.loads(results.read_text(encoding="utf-8")), **new}
-    results.write_text(json.dumps(dict(sorted(entries.items())), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write({**json.loads(results.read_text(encoding="utf-8")), **new}, results)
     return sorted(new)
 
 

@@ -4,8 +4,6 @@ Browsers let no page that was opened from a file load a module from another file
 itself, as in the exported page of the Model Microscope (src/pellucid/web/export.py).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

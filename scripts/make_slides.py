@@ -12,8 +12,6 @@ What code prints, and the answer or the figure after a question, come with the n
 Hints and solutions are never shown. Pandoc makes a single file of each deck, which opens without a network.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from math import ceil

@@ -3,8 +3,6 @@
 A docstring has lines that begin with "Remakes:", "Takes:" and "Needs:", for the list.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import inspect
@@ -67,6 +65,7 @@ def parser_for(function: Callable[..., Any], name: str) -> argparse.ArgumentPars
     )
     for each in inspect.signature(function, eval_str=True).parameters.values():
         kind = get_args(each.annotation)[0] if isinstance(each.annotation, UnionType) else each.annotation
+        kind = absolute if kind is Path else kind
         if each.kind is each.VAR_POSITIONAL:
             parser.add_argument(each.name, nargs="*", type=kind)
         elif each.default is each.empty:
@@ -76,6 +75,11 @@ def parser_for(function: Callable[..., Any], name: str) -> argparse.ArgumentPars
         else:
             parser.add_argument(f"--{each.name.replace('_', '-')}", type=kind, default=each.default)
     return parser
+
+
+def absolute(path: str) -> Path:
+    """For a measurement works elsewhere. What is not there may be a name, as that of the shipped demo."""
+    return Path(path).resolve() if Path(path).exists() else Path(path)
 
 
 def called(function: Callable[..., Any], options: dict[str, Any]) -> Any:

@@ -15,8 +15,6 @@ A command is that of its commit: what then was scripts/measure_demo.py is `scrip
 as it likes: a number keeps the decimals that it is shown with. tests/test_results.py checks every mark.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import hashlib
@@ -47,21 +45,11 @@ TABLE = re.compile(MARK + r"\n+)((?:\|.*\n)+)")
 TEXT = re.compile(MARK + r"\n+)((?: {4}.*\n|\n(?= {4}))+)")
 
 
-class Record(argparse.Action):
-    """A flag that needs a commit at once: by the time all is measured the code may be another."""
-
-    commit: str | None = None  # that the measurement began with
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(nargs=0, default=False, **options)
-
-    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
-        Record.commit = commit_of_code()
-        setattr(namespace, self.dest, True)
-
-
 class Entry(NamedTuple):
-    """What was measured, as it will stand in results.json."""
+    """What was measured, as it will stand in results.json.
+
+    A time depends on the model's shape but not on what it learns: its recipe is named with "/shape", as "fables/shape".
+    """
 
     name: str
     figures: dict[str, Any]
@@ -70,33 +58,32 @@ class Entry(NamedTuple):
     numbers: str | None = None  # its best number format
 
 
-def record(
-    name: str,
-    figures: dict[str, Any],
-    recipes: Iterable[str] = (),
-    where: str | None = None,
-    numbers: str | None = None,
-) -> None:
-    """Writes what was just measured into results.json. `recipes` names the shipped configs that it comes from.
+def record(entry: Entry, commit: str | None = None) -> None:
+    """Writes what was just measured into results.json, as of the commit that the measurement began with, or of now.
 
-    A time depends on the model's shape but not on what it learns: its recipe is named with "/shape", as "fables/shape".
-    `where` and `numbers` default to this machine and its best number format. Exits if code is not committed.
+    Exits if code is not committed.
     """
     import torch  # here, as to fill in pages takes none
 
-    commit = commit_of_code() if Record.commit is None else Record.commit
+    commit = commit_of_code() if commit is None else commit
     entries = read()
-    entries[name] = {
-        "machine": where or machine(),
-        "numbers": numbers or number_format(),
+    entries[entry.name] = {
+        "machine": entry.where or machine(),
+        "numbers": entry.numbers or number_format(),
         "pytorch": torch.__version__.partition("+")[0],
         "date": date.today().isoformat(),
         "commit": commit,
         "command": _command(),
-        "recipes": {recipe: recipe_hash(recipe, commit) for recipe in recipes},
-        "figures": json.loads(json.dumps(figures), parse_float=lambda digits: float(f"{float(digits):.5g}")),
+        "recipes": {recipe: recipe_hash(recipe, commit) for recipe in entry.recipes},
+        "figures": json.loads(json.dumps(entry.figures), parse_float=lambda digits: float(f"{float(digits):.5g}")),
     }
-    RESULTS.write_text(json.dumps(dict(sorted(entries.items())), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write(entries)
+
+
+def write(entries: Entries, file: Path | None = None) -> None:
+    """Writes them into results.json, or another file, in the order of their names."""
+    text = json.dumps(dict(sorted(entries.items())), indent=1, ensure_ascii=False)
+    (file or RESULTS).write_text(f"{text}\n", encoding="utf-8")
 
 
 def commit_of_code() -> str:
@@ -220,8 +207,8 @@ def machine(kernels: str | None = None) -> str:
 
 def _command() -> str:
     """The command as it would be typed in the repository, whatever folder that and other files are in."""
-    program = Path(sys.argv[0]).resolve()
-    named = ["python", f"scripts/{program.name}"] if program.parent == ROOT / "scripts" else [program.name]
+    name = Path(sys.argv[0]).name
+    named = ["python", f"scripts/{name}"] if (ROOT / "scripts" / name).exists() else [name]
     return shlex.join([*named, *(Path(word).name if word.startswith("/") else word for word in sys.argv[1:])])
 
 

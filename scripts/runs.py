@@ -1,13 +1,15 @@
-"""Pellucid's own commands, as measurements call them."""
-
-from __future__ import annotations
+"""Pellucid's commands, and work in processes of its own, as measurements call them."""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from results import ROOT
@@ -27,3 +29,46 @@ def evaluation(run: str | Path, *options: str | Path, folder: Path = Path()) -> 
     """What `pellucid evaluate` says of a run."""
     found: dict[str, Any] = json.loads(pellucid("evaluate", run, "--json", *options, folder=folder))
     return found
+
+
+def in_a_process(work: Callable[..., Any], *arguments: Any) -> Any:
+    """The work's value. Its process is its own: with it end its threads, its memory and what it has compiled."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        return process.submit(work, *arguments).result()
+
+
+@contextmanager
+def served(serve: Callable[..., None], *arguments: Any) -> Iterator[int]:
+    """The port of a server: serve(*arguments, listening) in a process of its own. Whoever is early waits for it."""
+    from pellucid.web.server import listen
+
+    with listen("127.0.0.1", 0) as listening:
+        process = get_context("spawn").Process(target=serve, args=(*arguments, listening), daemon=True)
+        process.start()
+        port: int = listening.getsockname()[1]
+    try:
+        yield port
+    finally:
+        process.terminate()
+        process.join()
+
+
+def at_once(n: int, work: Callable[..., Any], *arguments: Any) -> Any:
+    """The value of work(rank, n, *arguments) in the first of n processes of one thread each, as JSON gives it back."""
+    from torch.multiprocessing.spawn import spawn
+
+    with TemporaryDirectory() as folder:
+        spawn(one_of, (n, Path(folder), work, arguments), nprocs=n)
+        return json.loads(Path(folder, "value.json").read_text(encoding="utf-8"))
+
+
+def one_of(rank: int, n: int, folder: Path, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=(folder / "meet").as_uri(), rank=rank, world_size=n)
+    value = work(rank, n, *arguments)
+    if rank == 0:
+        (folder / "value.json").write_text(json.dumps(value), encoding="utf-8")
+    dist.destroy_process_group()

@@ -5,8 +5,6 @@ figures and live parts. Files outside docs/ that a page links to, such as code a
 become MathML.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """How what is compared is timed: it takes turns, and the median over the turns counts."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median

@@ -5,8 +5,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,34 +61,16 @@ def pellucid(arguments: list[str]) -> None:
     assert not ended.value.code, arguments
 
 
-class Pool:
-    """As ProcessPoolExecutor."""
-
-    def __init__(self, *_: Any) -> None:
-        pass
-
-    def __enter__(self) -> "Pool":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(work(*arguments))
-        return future
+def work(work: Callable[..., Any], *arguments: Any) -> Any:
+    """As `runs.in_a_process`."""
+    return work(*arguments)
 
 
 class Command:
     """As subprocess.Popen of a command of `pellucid`, which ends before anyone looks twice."""
 
-    def __init__(self, command: list[Any], cwd: Path, **options: Any) -> None:
-        before = Path.cwd()
-        os.chdir(cwd)
-        try:
-            pellucid(list(map(os.fspath, command[3:])))  # without `python -m pellucid`
-        finally:
-            os.chdir(before)
+    def __init__(self, command: list[Any], **options: Any) -> None:
+        pellucid(list(map(os.fspath, command[3:])))  # without `python -m pellucid`
         self.pid, self.returncode = os.getpid(), None
 
     def poll(self) -> int | None:

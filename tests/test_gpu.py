@@ -191,13 +191,13 @@ def test_its_tests_can_be_collected_with_the_packages_that_it_asks_for(gpu):
 TINY_GPT2 = ["model.d_model=16", "model.n_layers=1", "model.n_heads=1", "model.context_length=8"]
 
 
-def smaller(name: str, monkeypatch, place: Path) -> list[str]:
+def smaller(name: str, monkeypatch) -> list[str]:
     """Makes a measurement small, and brings it into this process; more options for it."""
     module = f"measurements.{name}"
     if name == "gpt2":
         for what, value in {"WARM_UP_UPDATES": 0, "UPDATES": 1, "VOCAB_SIZE": 50}.items():
             monkeypatch.setattr(f"{module}.{what}", value)
-        monkeypatch.setattr(f"{module}.ProcessPoolExecutor", in_this_process.Pool)
+        monkeypatch.setattr(f"{module}.in_a_process", in_this_process.work)
         monkeypatch.setattr(f"{module}.measure_flops_per_second", lambda device, dtype: 1e9)
         monkeypatch.setattr(torch, "compile", lambda model: model)
         return TINY_GPT2
@@ -217,7 +217,7 @@ def smaller(name: str, monkeypatch, place: Path) -> list[str]:
         return ["--megabytes", "0.01"]
     if name in ("demo", "shakespeare"):
 
-        def train(*arguments: object, folder: Path = place) -> str:
+        def train(*arguments: object, folder: Path = Path()) -> str:
             """As `pellucid train` leaves a run."""
             run = folder / ("checkpoints/fables" if name == "demo" else str(arguments[-1]))
             run.mkdir(parents=True, exist_ok=True)
@@ -242,9 +242,9 @@ def test_each_measurement_runs_with_the_options_that_it_is_given_there(name, gpu
     assert command[1] == str(ROOT / "scripts/measure.py")
     (file := place / "gpu.json").write_text("{}")
     monkeypatch.setattr("results.RESULTS", file)
-    monkeypatch.setattr("results.commit_of_code", lambda: "")
-    monkeypatch.setattr("results.Record.commit", None)
-    more = smaller(name, monkeypatch, place)
+    monkeypatch.setattr(measure, "commit_of_code", lambda: "")
+    monkeypatch.chdir(place)
+    more = smaller(name, monkeypatch)
     measure.main([*command[2:], *more])
     entries = json.loads(file.read_text())
     assert entries

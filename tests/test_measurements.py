@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import runs
 import torch
 import torch.distributed as dist
 from drawings import context as context_drawn
@@ -120,8 +121,8 @@ SMALLEST = {
 
 
 @pytest.mark.parametrize("module", SMALLEST, ids=lambda module: module.__name__.partition(".")[2])
-def test_a_measurement_measures_what_it_says_it_remakes(module, place, monkeypatch):
-    monkeypatch.chdir(place)
+def test_a_measurement_measures_what_it_says_it_remakes(module, place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     in_this_process.train_small(monkeypatch)
     monkeypatch.setattr("torch.get_num_threads", lambda: 1)
     monkeypatch.setattr("pellucid.runs.evaluate_run.N_ANSWERS", 2)
@@ -129,14 +130,14 @@ def test_a_measurement_measures_what_it_says_it_remakes(module, place, monkeypat
     arguments, options, smaller = SMALLEST[module]
     stand_ins = {
         "pellucid": pellucid_here,
-        "ProcessPoolExecutor": in_this_process.Pool,
+        "in_a_process": in_this_process.work,
         "measure_machine": lambda device, dtype: Machine("any", 1e9, 1e9, 1e-6),
     }
     for what, stand_in in {**stand_ins, **smaller}.items():
         if what in smaller or hasattr(module, what):
             monkeypatch.setattr(module, what, stand_in)
     monkeypatch.setattr("runs.pellucid", pellucid_here)
-    entries = list(module.measure(*map(Path, arguments), **options))
+    entries = list(module.measure(*(place / name for name in arguments), **options))
     remakes = programs("measurements", "measure")[module.__name__.partition(".")[2]].facts["Remakes"]
     for entry, name in zip(entries, remakes.split(", "), strict=True):
         assert entry.name in (name, here(name))
@@ -406,8 +407,8 @@ def test_processes_are_beside_what_is_predicted():
 def test_a_machine_is_measured_by_the_processes_that_share_it(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "ALL_REDUCES", 1)
     monkeypatch.setattr(processes, "measure_machine", lambda device, dtype: Machine("any", 1.0, 2.0, 3.0))
-    processes.measure_together(0, 1, 400, "fp32", tmp_path / "meet", tmp_path / "found.json")
-    machine, bytes_per_second = json.loads((tmp_path / "found.json").read_text())
+    runs.one_of(0, 1, tmp_path, processes.shared_machine, (400, "fp32"))
+    machine, bytes_per_second = json.loads((tmp_path / "value.json").read_text())
     assert Machine(**machine) == Machine("any", 1.0, 2.0, 3.0)
     assert bytes_per_second > 0
 

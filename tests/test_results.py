@@ -3,13 +3,12 @@
 import json
 import re
 import subprocess
-from argparse import ArgumentParser
 from datetime import date
 from functools import partial
 
 import pytest
 from scripts import results
-from scripts.results import figure, filled, pages, read, recipe_hash
+from scripts.results import Entry, figure, filled, pages, read, recipe_hash
 
 ENTRIES = read()
 PAGES = [page for page in pages() if re.search(results.MARK + ")", page.read_text(encoding="utf-8"))]
@@ -175,7 +174,6 @@ def committed(monkeypatch):
     fables = (results.ROOT / "configs/fables.yaml").read_text(encoding="utf-8")
     answers = {"status": "", "rev-parse": "abcdef0", "show": fables}
     monkeypatch.setattr(results, "_output", lambda _git, command, *options: answers[command])
-    monkeypatch.setattr(results.Record, "commit", None)
     return answers
 
 
@@ -183,8 +181,8 @@ def test_what_is_recorded_is_read_back(tmp_path, monkeypatch, committed):
     monkeypatch.setattr(results, "RESULTS", tmp_path / "results.json")
     monkeypatch.setattr("sys.argv", [str(results.ROOT / "scripts/measure.py"), "benchmark", "--pairs", "5"])
     (tmp_path / "results.json").write_text("{}")
-    results.record("b", {"ratio": 2.5}, ["fables"])
-    results.record("a", {}, numbers="fp64")
+    results.record(Entry("b", {"ratio": 2.5}, ["fables"]))
+    results.record(Entry("a", {}, numbers="fp64"))
     found = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert list(found) == ["a", "b"]
     assert found["b"]["figures"] == {"ratio": 2.5}
@@ -195,29 +193,20 @@ def test_what_is_recorded_is_read_back(tmp_path, monkeypatch, committed):
     assert list(found["b"]) == list(next(iter(ENTRIES.values())))
 
 
-def test_a_figure_of_code_that_is_not_committed_is_refused_before_anything_is_measured(committed):
-    script = ArgumentParser()
-    script.add_argument("--record", action=results.Record)
-    assert script.parse_args(["--record"]).record is True
-    assert script.parse_args([]).record is False
+def test_a_figure_of_code_that_is_not_committed_is_refused(committed):
     committed["status"] = " M src/pellucid/model/decoder.py"
     with pytest.raises(SystemExit, match=r"not committed:\n M src/pellucid/model/decoder.py"):
-        script.parse_args(["--record"])
-    assert script.parse_args([]).record is False
+        results.commit_of_code()
 
 
 def test_a_figure_names_the_code_and_the_recipe_that_its_measurement_began_with(tmp_path, monkeypatch, committed):
     monkeypatch.setattr(results, "RESULTS", tmp_path / "results.json")
     (tmp_path / "results.json").write_text("{}")
-    script = ArgumentParser()
-    script.add_argument("--record", action=results.Record)
-    script.parse_args(["--record"])  # of a measurement that takes long
-    shown = []
-    monkeypatch.setattr(results, "_output", lambda *command: shown.append(command) or "train: {steps: 5}")
     monkeypatch.setattr(results, "commit_of_code", lambda: pytest.fail("asked again when code may have changed"))
-    results.record("a", {"ratio": 2.5}, ["fables"])
+    committed["show"] = "train: {steps: 5}"  # as the recipe was then
+    results.record(Entry("a", {"ratio": 2.5}, ["fables"]), "abcdef0")
     entry = results.read()["a"]
-    assert (entry["commit"], shown) == ("abcdef0", [("git", "show", "abcdef0:configs/fables.yaml")])
+    assert entry["commit"] == "abcdef0"
     assert entry["recipes"]["fables"] != recipe_hash("fables")
 
 

@@ -89,26 +89,29 @@ def test_every_command_that_a_page_shows_can_be_typed():
 
 def measured(run: Path, *parts: str, turns: int = 3, in_full: bool = False, to: Path | None = None) -> Iterator[Entry]:
     """parts: of it."""
+    Path("left.txt").touch()
     yield Entry("a", {"row": {"turns": turns, "in full": in_full}}, parts, "on paper", "fp64")
     yield Entry("b", {"run": str(run), "part": {"to": {"as it was given": str(to)}}, "lines": ["one", "two"]})
 
 
-def test_the_parameters_of_a_function_are_the_options_of_its_command(monkeypatch, capsys):
+def test_the_parameters_of_a_function_are_the_options_of_its_command(monkeypatch, tmp_path, capsys):
     recorded = []
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(measure, "chosen", lambda folder, function, arguments, about: ("made_up", measured))
-    monkeypatch.setattr(measure, "record", lambda *entry: recorded.append(entry))
-    monkeypatch.setattr("results.commit_of_code", lambda: "abcdef0")
-    monkeypatch.setattr("results.Record.commit", None)
-    measure.main(["made_up", "runs/demo", "one", "two", "--turns", "5", "--in-full", "--to", "there"])
+    monkeypatch.setattr(measure, "record", lambda *entry_and_commit: recorded.append(entry_and_commit))
+    monkeypatch.setattr(measure, "commit_of_code", lambda: "abcdef0")
+    Path("demo").mkdir()
+    measure.main(["made_up", "demo", "one", "two", "--turns", "5", "--in-full", "--to", "there"])
     assert recorded == []
     printed = capsys.readouterr().out
     assert "| a | turns | in full |\n|---|---:|---:|\n| row | 5 | 1 |\n" in printed
-    assert "b: run: runs/demo\n" in printed
+    assert f"b: run: {tmp_path / 'demo'}\n" in printed
     assert "| b: part | as it was given |\n|---|---:|\n| to | there |\n" in printed
     assert "b: lines\none\ntwo\n" in printed
     measure.main(["made_up", "run", "--record"])
-    assert [entry[0] for entry in recorded] == ["a", "b"]
-    assert recorded[0][1:] == ({"row": {"turns": 3, "in full": False}}, (), "on paper", "fp64")
+    assert [(entry.name, commit) for entry, commit in recorded] == [("a", "abcdef0"), ("b", "abcdef0")]
+    assert recorded[0][0][1:] == ({"row": {"turns": 3, "in full": False}}, (), "on paper", "fp64")
+    assert [file.name for file in tmp_path.iterdir()] == ["demo"], "what a measurement writes goes with it"
 
 
 def test_a_task_for_lm_eval_ends_a_story_where_its_own_moral_is_the_right_one(tmp_path):

@@ -10,8 +10,6 @@ is fitted on half of some fresh documents, and drawn for the other half (Shai et
 readers who remember the last few symbols only.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -5,8 +5,6 @@ Takes: a second
 Needs: `measure.py context --record` before
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import matplotlib

@@ -5,8 +5,6 @@ Takes: 3 seconds
 Needs: nothing
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

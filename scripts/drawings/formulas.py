@@ -8,8 +8,6 @@ A browser draws MathML by itself, so the page needs no library for formulas. The
 of its own (SAYS in equations.js); title, formulas and code are those of the docs.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from html import unescape

@@ -5,8 +5,6 @@ Takes: a second
 Needs: `measure.py growth --record` before
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from drawings.equations import BLUE, ORANGE

@@ -5,8 +5,6 @@ Takes: 3 seconds
 Needs: nothing
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

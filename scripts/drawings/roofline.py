@@ -9,8 +9,6 @@ The roof is what the machine does at most (measurements/roofline.py). A line joi
 that would hide each other stand side by side.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import atan2, degrees
 from pathlib import Path

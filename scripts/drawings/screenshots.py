@@ -9,12 +9,10 @@ page measures which head does recall; docs/microscope_attention.png shows where 
 docs/microscope_phone.png is the same on a phone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
-from browser import a_browser, served, settled
+from browser import a_browser, page_of, settled
 from playwright.sync_api import Page
 from results import ROOT
 
@@ -25,7 +23,7 @@ SKILL = "recall"
 
 
 def draw(run: Path, *, to: Path = DOCS) -> Iterator[Path]:
-    with served(run) as address, a_browser() as browser:
+    with page_of(run) as address, a_browser() as browser:
         page = browser.new_page(viewport=LAPTOP)
         page.goto(address)
         settled(page)

@@ -9,8 +9,6 @@ sin(2πkn/p). Then the spectrum of the embedding, as a function of the number n,
 weights is flat (Nanda et al. 2023).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -8,11 +8,8 @@ Takes the trained demo (`make demo`), writes it in fewer bits, and scores each. 
 as it is told: all of its weights, an adapter of rank 8, and the same adapter over weights of four bits.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,16 +34,12 @@ DEMO, LATEST = "checkpoints/fables", ("--checkpoint", "latest")
 Rows = dict[str, dict[str, float]]
 
 
-def measure(demo: Path = ROOT / DEMO, *, folder: Path | None = None) -> Iterator[Entry]:
-    """--folder: works there, where the adapters look for their base, and keeps what is made."""
-    with tempfile.TemporaryDirectory() as temporary:
-        place = folder or Path(temporary)
-        if not (place / DEMO).exists():
-            shutil.copytree(demo, place / DEMO)
-        exact = evaluation(DEMO, *LATEST, folder=place)
-        in_format = {"fp32": ({"bits_after": 32.0, "model_bits_after": 32.0}, exact)}
-        in_format |= {name: quantized(name, place) for name in FORMATS}
-        tuned = {name: tuning(config, place) for name, config in TUNED.items()}
+def measure(demo: Path = ROOT / DEMO) -> Iterator[Entry]:
+    shutil.copytree(demo, DEMO)  # where the adapters look for their base
+    exact = evaluation(DEMO, *LATEST)
+    in_format = {"fp32": ({"bits_after": 32.0, "model_bits_after": 32.0}, exact)}
+    in_format |= {name: quantized(name) for name in FORMATS}
+    tuned = {name: tuning(config) for name, config in TUNED.items()}
     by_skill = {
         name: {skill: scores["skills"][skill]["excess_nats_per_document"] for skill in SKILLS}
         for name, (_, scores) in in_format.items()
@@ -56,12 +49,11 @@ def measure(demo: Path = ROOT / DEMO, *, folder: Path | None = None) -> Iterator
     yield Entry("adapters", beside_all_weights(tuned), ["fables", *TUNED.values()])
 
 
-def quantized(name: str, place: Path) -> tuple[dict[str, float], dict[str, Any]]:
+def quantized(name: str) -> tuple[dict[str, float], dict[str, Any]]:
     """The demo's newest step in this format: its bits, and its scores."""
     run = f"{DEMO}-{name}"
-    shutil.rmtree(place / run, ignore_errors=True)
-    bits = json.loads(pellucid("quantize", DEMO, *LATEST, "--to", name, "--out", run, "--json", folder=place))
-    return bits, evaluation(run, folder=place)
+    bits = json.loads(pellucid("quantize", DEMO, *LATEST, "--to", name, "--out", run, "--json"))
+    return bits, evaluation(run)
 
 
 def costs(bits: dict[str, float], scores: dict[str, Any], exact: dict[str, Any]) -> dict[str, float]:
@@ -74,16 +66,15 @@ def costs(bits: dict[str, float], scores: dict[str, Any], exact: dict[str, Any])
     }
 
 
-def tuning(name: str, place: Path) -> dict[str, float]:
+def tuning(name: str) -> dict[str, float]:
     """Trained as its config says: how many numbers learn, the loss on instructions, and how far above the floor.
 
     What it has forgotten shows on plain fables: those that the demo was judged by.
     """
-    run = f"checkpoints/{name}"
-    if not (place / run / "loss.png").exists():  # which a run draws when it ends
-        pellucid("train", ROOT / f"configs/{name}.yaml", "--resume", folder=place)
-    found, on_fables = (evaluation(run, *LATEST, *on, folder=place) for on in ((), ("--on", DEMO)))
-    step = find_step_directory(place / run, "latest")
+    run = Path("checkpoints", name)
+    pellucid("train", ROOT / f"configs/{name}.yaml")
+    found, on_fables = (evaluation(run, *LATEST, *on) for on in ((), ("--on", DEMO)))
+    step = find_step_directory(run, "latest")
     return {
         **sizes(step),
         "checkpoint (kB)": (step / "model.safetensors").stat().st_size / 1e3,

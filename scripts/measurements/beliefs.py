@@ -7,8 +7,6 @@ Needs: a run of configs/languages/hidden.yaml (`draw.py beliefs` draws it)
 The same for the model with its initial weights (Shai et al. 2024).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -14,15 +14,10 @@ roofline.py says what the machine could do at most. Precisions that are compared
     decoding           both keep weights and cache in fp32
 """
 
-from __future__ import annotations
-
-import multiprocessing
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
@@ -46,7 +41,7 @@ from measurements.rivals import (
 )
 from measurements.roofline import Roof, measure_roof, needs_of_decoding, needs_of_training, shares
 from results import ROOT, Entry, here
-from runs import pellucid
+from runs import in_a_process, pellucid
 from timing import seconds_of, take_turns
 
 from pellucid.generation.engine import in_step
@@ -170,14 +165,12 @@ def measure_growth_with_position(device: torch.device, n_runs: int) -> Figures:
 
 def compare_start(n_pairs: int) -> Figures:
     """`pellucid generate` of 100 tokens, as a whole command, and a program that only imports PyTorch."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        pellucid("train", ROOT / "configs/debug.yaml", "--run-dir", "run", folder=folder)
-        commands = {
-            "pellucid generate": lambda: pellucid("generate", "run", "--max-new-tokens", "100", folder=folder),
-            "import torch": lambda: subprocess.run([sys.executable, "-c", "import torch"], check=True),
-        }
-        found = take_turns({name: partial(seconds_of, command) for name, command in commands.items()}, n_pairs)
+    pellucid("train", ROOT / "configs/debug.yaml", "--run-dir", "run")
+    commands = {
+        "pellucid generate": lambda: pellucid("generate", "run", "--max-new-tokens", "100"),
+        "import torch": lambda: subprocess.run([sys.executable, "-c", "import torch"], check=True),
+    }
+    found = take_turns({name: partial(seconds_of, command) for name, command in commands.items()}, n_pairs)
     return {name: {"seconds": median(seconds)} for name, seconds in found.items()}
 
 
@@ -204,6 +197,5 @@ def measure_memory(auto: Precision) -> Figures:
     for accumulation in (1, 4, 16):
         row = found[f"{accumulation} × {shape.batch_size}"] = {}
         for name, checkpointing in (("peak (MB)", False), ("with gradient checkpointing (MB)", True)):
-            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-                row[name] = process.submit(peak_of_training, shape, auto, accumulation, checkpointing).result()
+            row[name] = in_a_process(peak_of_training, shape, auto, accumulation, checkpointing)
     return found

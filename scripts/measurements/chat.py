@@ -9,9 +9,6 @@ whole fables on held-out instructions, wordings never seen among them; the exces
 on plain fables, which fine-tuning forgets.
 """
 
-from __future__ import annotations
-
-import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -30,25 +27,23 @@ N_ANSWERS = 475  # all that are held out
 
 def measure(base: Path, *, seeds: int = 3, report: Path | None = None) -> Iterator[Entry]:
     """base: a trained run of configs/fables.yaml. --report FOLDER: the table of the stages that are there, alone."""
-    base = base.resolve()
     before = {"obey by chance (%)": chance(), "excess on plain fables (%)": 100 * evaluation(base)["excess_fraction"]}
     minutes, after = {}, {}
     if report:
         after = {what: figures_of(report / stage, base) for what, stage in STAGES.items()}
     for seed in () if report else range(seeds):
-        with tempfile.TemporaryDirectory() as folder:
-            minutes[f"seed {seed}"] = seconds_of(partial(train, base, seed, Path(folder))) / 60
-            for what, stage in STAGES.items():
-                after[f"{what}, seed {seed}"] = figures_of(Path(folder) / stage, base)
+        minutes[f"seed {seed}"] = seconds_of(partial(train, base, seed)) / 60
+        for what, stage in STAGES.items():
+            after[f"{what}, seed {seed}"] = figures_of(Path(f"{seed}/{stage}"), base)
     yield Entry(here("chat"), {"before": before, "minutes": minutes, "after": after}, ["fables", *STAGES.values()])
 
 
-def train(base: Path, seed: int, folder: Path) -> None:
+def train(base: Path, seed: int) -> None:
     """Both stages, each from the one before."""
     for stage in STAGES.values():
-        options = [f"seed={seed}", f"start_from={base}", "--run-dir", folder / stage]
-        pellucid("train", ROOT / f"configs/{stage}.yaml", *options)
-        base = folder / stage
+        run = Path(f"{seed}/{stage}").resolve()
+        pellucid("train", ROOT / f"configs/{stage}.yaml", f"seed={seed}", f"start_from={base}", "--run-dir", run)
+        base = run
 
 
 def figures_of(run: Path, base: Path) -> dict[str, float]:

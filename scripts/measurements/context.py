@@ -8,8 +8,6 @@ Time is that of writing a token, as `pellucid generate` does, with random weight
 the median over the turns. Memory is what the model keeps of a text of that length, counted.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from statistics import median

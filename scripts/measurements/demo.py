@@ -8,13 +8,9 @@ Clones this repository (what is committed), times `make demo` there, trains with
 stories of each model.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +21,20 @@ from timing import seconds_of
 
 from pellucid.training.metrics import read_rows
 
-DEMO = "checkpoints/fables"
+CLONE, DEMO = Path("pellucid"), "checkpoints/fables"
 TIME, SKILLS = "training (s)", ("recall", "agreement", "count")
 
 
 def measure(*, seeds: int = 5, here_only: bool = False, pictures: Path | None = None) -> Iterator[Entry]:
     """--here-only: this folder's code, no clone, and nothing is installed. --pictures docs: puts the demo's there."""
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary) / "pellucid"
-        minutes = seconds_of(partial(run_here if here_only else run_in_a_clone, folder)) / 60
-        found = {0: figures_of(folder / DEMO)}
-        for figure in ("loss.png", "skills.png") if pictures else ():
-            shutil.copy(folder / DEMO / figure, pictures)
-        for seed in range(1, seeds):
-            pellucid("train", FABLES, f"name=seed-{seed}", f"seed={seed}", folder=folder)
-            found[seed] = figures_of(folder / f"checkpoints/seed-{seed}")
-        lines = pellucid("evaluate", folder / DEMO).rstrip("\n").splitlines()
+    minutes = seconds_of(run_here if here_only else run_in_a_clone) / 60
+    found = {0: figures_of(CLONE / DEMO)}
+    for figure in ("loss.png", "skills.png") if pictures else ():
+        shutil.copy(CLONE / DEMO / figure, pictures)
+    for seed in range(1, seeds):
+        pellucid("train", FABLES, f"name=seed-{seed}", f"seed={seed}", folder=CLONE)
+        found[seed] = figures_of(CLONE / f"checkpoints/seed-{seed}")
+    lines = pellucid("evaluate", CLONE / DEMO).rstrip("\n").splitlines()
     yield Entry(here("demo"), {"minutes": minutes, **found[0], "evaluation": lines}, ["fables"])
     if seeds > 1:  # all take as long as the first, unless something runs beside them
         of_seeds = {
@@ -49,15 +43,15 @@ def measure(*, seeds: int = 5, here_only: bool = False, pictures: Path | None = 
         yield Entry(here("demo_seeds"), of_seeds, ["fables"])
 
 
-def run_here(folder: Path) -> None:
-    folder.mkdir()
+def run_here() -> None:
+    CLONE.mkdir()
     for command in (["train", FABLES], ["evaluate", DEMO], ["generate", DEMO, "--num-samples", "3"]):
-        pellucid(*command, folder=folder)
+        pellucid(*command, folder=CLONE)
 
 
-def run_in_a_clone(folder: Path) -> None:
-    subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)
-    subprocess.run(["make", "demo"], cwd=folder, check=True)
+def run_in_a_clone() -> None:
+    subprocess.run(["git", "clone", "--quiet", ROOT, CLONE], check=True)
+    subprocess.run(["make", "demo"], cwd=CLONE, check=True)
 
 
 def figures_of(run: Path) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 Remakes: devices
 Takes: a minute
-Needs: nothing; with a config (`measure.py devices configs/gpt2_124m.yaml --devices 64`) prints its case instead
+Needs: nothing; with a config (`measure.py devices --config configs/gpt2_124m.yaml`) prints its case instead
 
     ddp      data parallel: every device holds the model and takes its share of the rows; gradients are summed over all
     fsdp     the same, but a device keeps 1/n of weights, gradients and moments, and gathers a block when it needs it
@@ -63,11 +63,16 @@ sources and reasons: docs/many_machines.md"""
 
 
 def measure(
-    *config: str, devices: int = 8, per_node: int = 8, tflops: float = 989, bandwidth: float = 40
+    *changes: str,
+    config: Path | None = None,
+    devices: int = 8,
+    per_node: int = 8,
+    tflops: float = 989,
+    bandwidth: float = 40,
 ) -> Iterator[Entry]:
-    """config: a file and changes, as key=value. --tflops: the peak of a GPU. --bandwidth: GB/s to other nodes."""
+    """changes: of the config, as key=value. --tflops: the peak of a GPU. --bandwidth: GB/s to other nodes."""
     if config:
-        update, machine = update_of(Path(config[0]), list(config[1:]), tflops)
+        update, machine = update_of(config, list(changes), tflops)
         lines = in_full(update, gpus(devices, per_node, bandwidth), machine)
         yield Entry("one case", {"in full": lines})
         return

@@ -8,12 +8,8 @@ The demo's updates with 1, 2 and 4 processes of one thread each. The engines tak
 processes, on the same rows, with the same optimizers; a figure is the median of all turns.
 """
 
-from __future__ import annotations
-
 import importlib.util
-import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,10 +20,9 @@ from statistics import median
 import torch
 import torch.distributed as dist
 from results import Entry
-from runs import FABLES
+from runs import FABLES, at_once
 from timing import seconds_of, take_turns
 from torch import Tensor
-from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from pellucid.config.load import load_run_config
@@ -40,6 +35,7 @@ from pellucid.training.trainer import Trainer
 
 PROCESSES = (1, 2, 4)
 UPDATES = 5  # of each engine, in each of its turns
+DATA = Path("data")
 
 MakeTrainer = Callable[[RunConfig, Path, World], Trainer]
 
@@ -47,12 +43,9 @@ MakeTrainer = Callable[[RunConfig, Path, World], Trainer]
 def measure(*, turns: int = 6) -> Iterator[Entry]:
     config = load_run_config(FABLES, ["corpus.size=3000", "train.device=cpu"])
     milliseconds: dict[int, dict[str, float]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        prepare_data(config, Path(folder))
-        for n in PROCESSES:
-            found = Path(folder) / f"{n}.json"
-            spawn(one_of, (n, turns, config, Path(folder), found), nprocs=n)
-            milliseconds[n] = json.loads(found.read_text(encoding="utf-8"))
+    prepare_data(config, DATA)
+    for n in PROCESSES:
+        milliseconds[n] = at_once(n, milliseconds_of_engines, turns, config)
     yield Entry("engines", as_table(milliseconds, config.tokens_per_step), ["fables/shape"])
 
 
@@ -142,17 +135,12 @@ ENGINES: dict[str, MakeTrainer] = {
 }
 
 
-def one_of(rank: int, n: int, turns: int, config: RunConfig, folder: Path, found: Path) -> None:
-    """One of n processes. The first writes down the milliseconds of an update with each engine."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=(folder / f"meet-{n}").resolve().as_uri(), rank=rank, world_size=n)
+def milliseconds_of_engines(rank: int, n: int, turns: int, config: RunConfig) -> dict[str, float]:
+    """Of an update with each engine."""
     engines = list(ENGINES)[: 2 if n == 1 else None]
-    trainers = {engine: ENGINES[engine](config, folder, World(rank, n, rank)) for engine in engines}
+    trainers = {engine: ENGINES[engine](config, DATA, World(rank, n, rank)) for engine in engines}
     times = take_turns({engine: partial(turn_of, trainer) for engine, trainer in trainers.items()}, turns)
-    if rank == 0:
-        medians = {engine: 1000 * median(chain(*of_turns)) for engine, of_turns in times.items()}
-        found.write_text(json.dumps(medians), encoding="utf-8")
-    dist.destroy_process_group()
+    return {engine: 1000 * median(chain(*of_turns)) for engine, of_turns in times.items()}
 
 
 def turn_of(trainer: Trainer) -> list[float]:

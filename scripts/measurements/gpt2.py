@@ -8,18 +8,15 @@ An update is a micro-batch of configs/gpt2_124m.yaml, forward, backward, clippin
 30. MFU is the share of what large matrix products reach. Each row has a process to itself, and is recorded at once.
 """
 
-from __future__ import annotations
-
 import importlib.util
-import multiprocessing
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
 
 import torch
 from results import ROOT, Entry, here
+from runs import in_a_process
 from timing import seconds_of
 
 from pellucid.config.load import load_run_config
@@ -42,8 +39,7 @@ def measure(*overrides: str, nanogpt: Path | None = None) -> Iterator[Entry]:
     """overrides: of the config, as key=value."""
     figures: dict[str, dict[str, float]] = {}
     for kind in ("not compiled", "compiled", *(["nanoGPT"] if nanogpt else [])):
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-            figures[kind] = process.submit(figures_of, kind, nanogpt, list(overrides)).result()
+        figures[kind] = in_a_process(figures_of, kind, nanogpt, list(overrides))
         yield Entry(here("gpt2"), figures, ["gpt2_124m"])
 
 

@@ -8,8 +8,6 @@ Each point is the median of several turns of the benchmark's training at 8,192 t
 taking turns, both under bf16 autocast where the hardware computes in bf16.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from measurements.rivals import Shape, compare, hugging_face_training, pellucid_training

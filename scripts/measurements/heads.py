@@ -8,8 +8,6 @@ The same figures as `pellucid heads checkpoints/fables`, and what each head cost
 instead of zeros.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -8,9 +8,6 @@ With and without take turns in one process, a few updates each; a line gives the
 without divided by the time with. A part that gains less than 3 % on every kind of machine has to go.
 """
 
-from __future__ import annotations
-
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
@@ -44,11 +41,10 @@ Rows = dict[str, dict[str, float]]
 def measure(*, pairs: int = 15) -> Iterator[Entry]:
     keep_freed_memory()
     config = load_run_config(FABLES, ["corpus.size=2000", "train.precision=fp32"])
-    with tempfile.TemporaryDirectory() as folder:
-        data = prepare_data(config, Path(folder))
-        fast, without = (build_trainer(config, data)[0] for _ in range(2))
-        without.forward = without.model
-        products = times_as_long(fast.update, without.update, UPDATES_A_TURN, pairs)
+    data = prepare_data(config, Path("data"))
+    fast, without = (build_trainer(config, data)[0] for _ in range(2))
+    without.forward = without.model
+    products = times_as_long(fast.update, without.update, UPDATES_A_TURN, pairs)
     rows = {"in float32: large products by oneDNN": products, **decoding(fast.model, pairs)}
     yield Entry(here("kernels"), rows, ["fables/shape"])
     yield Entry("word_cache", {"each word encoded once": encoding(min(3, pairs))}, ["fables/shape"])
@@ -115,7 +111,6 @@ def encode(tokenizer_json: str, texts: list[str], with_cache: bool) -> list[list
 def encoding(pairs: int) -> dict[str, float]:
     """Some of the demo's fables are turned into tokens, with the cache of words and without."""
     config = load_run_config(FABLES, ["corpus.size=10000"])
-    with tempfile.TemporaryDirectory() as folder:
-        tokenizer_json = prepare_data(config, Path(folder)).tokenizer.to_json()
+    tokenizer_json = prepare_data(config, Path("data")).tokenizer.to_json()
     work = partial(encode, tokenizer_json, list(build_corpus(config.corpus).documents("train")))
     return times_as_long(partial(work, True), partial(work, False), 1, pairs)

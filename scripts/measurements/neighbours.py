@@ -9,13 +9,11 @@ leave its core to another program, all the others wait, and use up their own tim
 beside one busy process per two cores; a figure is the median of the updates of all turns.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
 from statistics import median
@@ -42,20 +40,19 @@ WAYS = {
 
 
 def measure(*, turns: int = 3) -> Iterator[Entry]:
-    with tempfile.TemporaryDirectory() as folder:
-
-        def run(name: str, is_beside: bool) -> list[float]:
-            change, environment = WAYS[name]
-            with busy_processes(is_beside * max(1, torch.get_num_threads() // 2)):
-                options = [change, "--run-dir", "run", "--overwrite"]
-                pellucid("train", FABLES, *SHORT, *options, folder=Path(folder), environment=environment)
-            return milliseconds(read_rows(Path(folder) / "run/metrics.jsonl"))[WARM_UP_UPDATES - 1 :]
-
-        cases = [(name, is_beside) for is_beside in (False, True) for name in WAYS]
-        found = take_turns({case: lambda case=case: run(*case) for case in cases}, turns)
+    cases = [(name, is_beside) for is_beside in (False, True) for name in WAYS]
+    found = take_turns({case: partial(train, *case) for case in cases}, turns)
     medians = {case: median(chain(*of_turns)) for case, of_turns in found.items()}
     figures = {name: as_row(medians[name, False], medians[name, True]) for name in WAYS}
     yield Entry("neighbours", figures, ["fables/shape"])
+
+
+def train(way: str, is_beside: bool) -> list[float]:
+    """Milliseconds of each update."""
+    change, environment = WAYS[way]
+    with busy_processes(is_beside * max(1, torch.get_num_threads() // 2)):
+        pellucid("train", FABLES, *SHORT, change, "--run-dir", "run", "--overwrite", environment=environment)
+    return milliseconds(read_rows(Path("run/metrics.jsonl")))[WARM_UP_UPDATES - 1 :]
 
 
 def as_row(alone: float, beside: float) -> dict[str, float]:

@@ -8,8 +8,6 @@ Line n is for an n-gram model, which sees n - 1 tokens: no such model does bette
 the bigram's floor stands what a bigram gets on the held-out fables when it is counted on the training text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -9,11 +9,8 @@ project's pages and code and, up to 5 MB, the modules of the standard library. T
 computers do that have nothing better.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sysconfig
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from pydoc_data.topics import topics
@@ -27,8 +24,7 @@ LARGE_BYTES = 5_000_000
 
 
 def measure() -> Iterator[Entry]:
-    with tempfile.TemporaryDirectory() as folder:
-        figures = {name: trained(name, texts, Path(folder)) for name, texts in small_and_large(topics).items()}
+    figures = {name: trained(name, texts) for name, texts in small_and_large(topics).items()}
     yield Entry("own text", figures, ["own_text"], machine("AVX2"), "fp32")
 
 
@@ -51,16 +47,16 @@ def n_bytes(texts: dict[str, str]) -> int:
     return sum(len(text.encode()) for text in texts.values())
 
 
-def trained(name: str, texts: dict[str, str], folder: Path) -> dict[str, float]:
+def trained(name: str, texts: dict[str, str]) -> dict[str, float]:
     """Trains on a folder of these texts, in an order that mixes their kinds, so that every kind is held out."""
-    (folder / name).mkdir()
+    (folder := Path(name)).mkdir()
     for title, text in texts.items():
         file = f"{hashlib.sha256(title.encode()).hexdigest()[:8]}-{title}.txt"
-        (folder / name / file).write_text(text, encoding="utf-8")
-    run = folder / "checkpoints" / f"{name}-run"
+        (folder / file).write_text(text, encoding="utf-8")
+    run = Path(f"checkpoints/{name}-run")
     overrides = [f"name={name}-run", f"corpus.files=[{name}/*.txt]", "train.precision=fp32"]
-    pellucid("train", "own_text", *overrides, folder=folder, environment=AVX2)
-    best, last = (evaluation(run, "--checkpoint", which, folder=folder) for which in ("best", "latest"))
+    pellucid("train", "own_text", *overrides, environment=AVX2)
+    best, last = (evaluation(run, "--checkpoint", which) for which in ("best", "latest"))
     return {
         "MB": n_bytes(texts) / 1e6,
         "steps": last["step"],

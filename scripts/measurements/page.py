@@ -10,9 +10,6 @@ them. The same is done with random weights in a model of ten million parameters,
 file, where the model runs in the browser and typed text has no truth. Figures are medians over --keystrokes letters.
 """
 
-from __future__ import annotations
-
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +17,7 @@ from statistics import median
 from typing import TypeAlias
 
 import yaml
-from browser import a_browser, served, settled
+from browser import a_browser, page_of, settled
 from playwright.sync_api import Browser
 from results import Entry
 
@@ -39,13 +36,12 @@ Figures: TypeAlias = "dict[str, float | str]"
 
 
 def measure(run: Path, *, keystrokes: int = 40) -> Iterator[Entry]:
-    with tempfile.TemporaryDirectory() as folder, a_browser() as browser:
-        figures: dict[str, Figures] = {}
-        for name, of_it in (("demo", run), ("larger", with_random_weights(run, Path(folder) / "ten_million"))):
-            with served(of_it) as address:
+    figures: dict[str, Figures] = {}
+    with a_browser() as browser:
+        for name, of_it in (("demo", run), ("larger", with_random_weights(run, Path("ten_million")))):
+            with page_of(of_it) as address:
                 figures[name] = typing(browser, address, keystrokes)
-        file = Path(folder) / "page.html"
-        export_page([run], file)
+        export_page([run], file := Path("page.html").resolve())
         exported = typing(browser, file.as_uri(), keystrokes)
         figures["demo, exported"] = {**exported, "keystroke to truth (ms)": "not known"}
     yield Entry("page", figures, ["fables/shape"], numbers="fp32")

@@ -8,8 +8,6 @@ Pairs of answers of a fine-tuned model, made in different ways: independent or f
 of pairs agree little, most of their gradients is noise.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -8,8 +8,6 @@ Trains the other methods from the same fine-tuned model (a reward model, DPO, PP
 says: free of charge (β = 0), and with prices on the divergence from the reference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
@@ -37,19 +35,18 @@ PRICES = (0, 0.1, 0.5, 1)  # of a nat of divergence, where the reward model judg
 
 def measure(runs: Path, *, pictures: Path | None = None) -> Iterator[Entry]:
     """--pictures docs: draws rewards beside the exact optimum, and what the reward model says beside the grammar."""
-    folder = runs.resolve()
-    start = f"start_from={folder / REFERENCE}"
-    reward_model = train("reward_model", folder / "reward_model", start)
+    start = f"start_from={runs / REFERENCE}"
+    reward_model = train("reward_model", runs / "reward_model", start)
     for config in METHODS.values():
-        train(config, folder / config, start)
+        train(config, runs / config, start)
     judged_by_model = (start, PROXY % reward_model, "objective.credit_decay=null", "train.steps=50")
     fooled = {
-        f"β = {beta}": train("instructions_grpo", folder / f"proxy_{beta}", *judged_by_model, f"objective.beta={beta}")
+        f"β = {beta}": train("instructions_grpo", runs / f"proxy_{beta}", *judged_by_model, f"objective.beta={beta}")
         for beta in PRICES
     }
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # one token at a time is so little work that threads would only wait for each other
-    (reached, frontier_figure), (ends, proxy_figure) = frontier(folder), over_optimization(fooled)
+    (reached, frontier_figure), (ends, proxy_figure) = frontier(runs), over_optimization(fooled)
     torch.set_num_threads(n_threads)
     if pictures:
         frontier_figure.savefig(pictures / "frontier.png", dpi=150)

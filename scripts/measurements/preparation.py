@@ -8,11 +8,8 @@ Writes that much English-like text (words drawn by a Zipf law from 50,000 made o
 4,096 from its first part, then prepares the text with it. Memory that n programs have in common counts 1 / n (PSS).
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,16 +33,13 @@ train: {steps: 1, batch_size: 1}
 
 
 def measure(*, megabytes: float = 2000) -> Iterator[Entry]:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write_text(folder / "start.txt", LEARNING_MEGABYTES)
-        write_text(folder / "text.txt", megabytes)
-        (folder / "measure.yaml").write_text(CONFIG, encoding="utf-8")
-        learning, _ = seconds_and_mebibytes(folder, "corpus.files=[start.txt]")
-        [tokenizer_file] = folder.glob("data/*/tokenizer.json")
-        file = f"{{type: file, path: {tokenizer_file.relative_to(folder)}}}"
-        seconds, peak = seconds_and_mebibytes(folder, f"tokenizer={file}")
-        written = (folder / "text.txt").stat().st_size / 1e6
+    write_text(Path("start.txt"), LEARNING_MEGABYTES)
+    write_text(text := Path("text.txt"), megabytes)
+    Path("measure.yaml").write_text(CONFIG, encoding="utf-8")
+    learning, _ = seconds_and_mebibytes("corpus.files=[start.txt]")
+    [tokenizer_file] = Path("data").glob("*/tokenizer.json")
+    seconds, peak = seconds_and_mebibytes(f"tokenizer={{type: file, path: {tokenizer_file}}}")
+    written = text.stat().st_size / 1e6
     figures = {
         "megabytes": written,
         "MB per second": written / seconds,
@@ -71,11 +65,11 @@ def write_text(file: Path, megabytes: float) -> None:
             stream.write("\n".join(" ".join(words[i] for i in line) for line in drawn.reshape(-1, 12)) + ".\n")
 
 
-def seconds_and_mebibytes(folder: Path, *overrides: str) -> tuple[float, float]:
+def seconds_and_mebibytes(*overrides: str) -> tuple[float, float]:
     """How long one `pellucid prepare` takes, and the most memory that it uses."""
     command = [sys.executable, "-m", "pellucid", "prepare", "measure.yaml", *overrides]
     started, most = time.perf_counter(), 0.0
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     while process.poll() is None:
         most = max(most, mebibytes(process.pid))
         time.sleep(SECONDS_BETWEEN_LOOKS)

@@ -7,8 +7,6 @@ Needs: checkpoints/fables
 The same figures as `pellucid probe checkpoints/fables`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -8,22 +8,18 @@ Each process has one thread. The machine is measured by as many processes at onc
 memory; so is the speed of an all-reduce between them. Nothing is sent while they compute.
 """
 
-from __future__ import annotations
-
-import json
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from measurements.devices import Cluster, Layout, all_reduce_bytes, step_of, update_on_one_device
 from results import Entry
-from runs import FABLES, pellucid
+from runs import FABLES, at_once, pellucid
 from timing import seconds_of
-from torch.multiprocessing.spawn import spawn
 
 from pellucid.config.load import load_run_config
 from pellucid.config.run import RunConfig
@@ -39,13 +35,9 @@ FEW_FABLES = ["corpus={type: fables, size: 3000}"]
 
 def measure(*, updates: int = 60) -> Iterator[Entry]:
     config = load_run_config(FABLES, FEW_FABLES)
-    measured, predicted = {}, {}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        vocab_size = prepare_data(config, folder / "data").tokenizer.vocab_size
-        for n in PROCESSES:
-            measured[n] = train(n, updates, folder)
-            predicted[n] = predict(config, vocab_size, n, folder)
+    vocab_size = prepare_data(config, Path("data")).tokenizer.vocab_size
+    measured = {n: train(n, updates) for n in PROCESSES}
+    predicted = {n: predict(config, vocab_size, n) for n in PROCESSES}
     yield Entry("processes", as_table(measured, predicted), ["fables/shape"])
 
 
@@ -69,39 +61,31 @@ def as_table(measured: dict[int, float], predicted: dict[int, tuple[float, float
     }
 
 
-def train(n: int, updates: int, folder: Path) -> float:
+def train(n: int, updates: int) -> float:
     """Tokens per second of `pellucid train`, the median of its updates."""
     changes = [*FEW_FABLES, f"train.processes={n}", f"train.steps={updates}", "train.log_every_steps=1"]
-    options = ["--run-dir", f"run-{n}"]
-    pellucid("train", FABLES, *changes, *options, folder=folder, environment={"OMP_NUM_THREADS": "1"})
-    rows = read_rows(folder / f"run-{n}/metrics.jsonl")[WARM_UP_UPDATES:]
+    pellucid("train", FABLES, *changes, "--run-dir", f"run-{n}", environment={"OMP_NUM_THREADS": "1"})
+    rows = read_rows(Path(f"run-{n}/metrics.jsonl"))[WARM_UP_UPDATES:]
     return median(row["tokens_per_second"] for row in rows)
 
 
-def predict(config: RunConfig, vocab_size: int, n: int, folder: Path) -> tuple[float, float]:
+def predict(config: RunConfig, vocab_size: int, n: int) -> tuple[float, float]:
     """Tokens per second with ddp, and the share of the time that is spent sending."""
     precision = resolve_precision(config.train.device, config.train.precision)
     weight_bytes = update_on_one_device(config, vocab_size, precision, Machine("any", 1, 1, 1)).weight_bytes
-    found = folder / f"machine-{n}.json"
-    spawn(measure_together, (n, weight_bytes, config.train.precision, folder / f"meet-{n}", found), nprocs=n)
-    machine, bytes_per_second = json.loads(found.read_text(encoding="utf-8"))
+    machine, bytes_per_second = at_once(n, shared_machine, weight_bytes, config.train.precision)
     update = update_on_one_device(config, vocab_size, precision, Machine(**machine))
     cluster = Cluster(n, n, bytes_per_second, bytes_per_second, float("inf"), sends_while_computing=False)
     step = step_of(update, cluster, Layout(n))
     return config.tokens_per_step / step.seconds, step.sending_seconds / step.seconds
 
 
-def measure_together(rank: int, n: int, n_bytes: int, precision_name: str, meeting_place: Path, found: Path) -> None:
-    """One of n processes that measure the machine at the same time. The first one writes down what it found."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=meeting_place.resolve().as_uri(), rank=rank, world_size=n)
+def shared_machine(rank: int, n: int, n_bytes: int, precision_name: str) -> tuple[dict[str, Any], float]:
+    """The machine, and how many bytes per second an all-reduce sends, as one of n processes finds them."""
     precision = resolve_precision("cpu", precision_name)
     gradients = torch.ones(n_bytes // 4)
     seconds = median(seconds_of(lambda: dist.all_reduce(gradients)) for _ in range(ALL_REDUCES))
     dist.barrier()
     machine = measure_machine(precision.device, precision.dtype)
     dist.barrier()
-    if rank == 0:
-        bytes_per_second = max(1.0, all_reduce_bytes(n, n_bytes)) / seconds
-        found.write_text(json.dumps([asdict(machine), bytes_per_second]), encoding="utf-8")
-    dist.destroy_process_group()
+    return asdict(machine), max(1.0, all_reduce_bytes(n, n_bytes)) / seconds

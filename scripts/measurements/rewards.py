@@ -1,7 +1,5 @@
 """What post-training gains and loses, drawn: rewards beside the exact frontier, praise beside the truth."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -3,8 +3,6 @@
 Both have GPT-2's design: learned positions, GELU, tied embeddings. Pellucid's has no biases, as is its default.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Iterator

@@ -8,8 +8,6 @@ the next. Activations are not among them, as they may stay in one. `benchmark.py
 `draw.py roofline` draws them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 

@@ -9,10 +9,7 @@ A save is all of it: the copy, the files and their fsync, the hashes, and the ch
 of them is deleted. How much of it is hashing is told apart: an update hashes nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -34,18 +31,16 @@ UPDATES_A_TURN = 8
 def measure(*, config: Path = FABLES, turns: int = 15) -> Iterator[Entry]:
     keep_freed_memory()
     recipe = load_run_config(config)
-    data = prepare_data(recipe, Path("data"))
-    with tempfile.TemporaryDirectory(dir=".") as folder:
-        run_dir = Path(folder)
-        trainer, task = build_trainer(recipe, data)
-        session = build_session(recipe, data, run_dir, trainer, task)
-        works = {
-            "update": lambda: median(trainer.update().seconds for _ in range(UPDATES_A_TURN)),
-            "save": lambda: seconds_of(lambda: session.saver.save(session.progress, 1.0 / trainer.step)),
-        }
-        update, save = map(median, take_turns(works, turns).values())
-        checkpoint = run_dir / step_name(steps_in(run_dir)[-1])
-        contents = [file.read_bytes() for file in checkpoint.iterdir()]
+    data, run = prepare_data(recipe, Path("data")), Path("run")
+    run.mkdir()
+    trainer, task = build_trainer(recipe, data)
+    session = build_session(recipe, data, run, trainer, task)
+    works = {
+        "update": lambda: median(trainer.update().seconds for _ in range(UPDATES_A_TURN)),
+        "save": lambda: seconds_of(lambda: session.saver.save(session.progress, 1.0 / trainer.step)),
+    }
+    update, save = map(median, take_turns(works, turns).values())
+    contents = [file.read_bytes() for file in (run / step_name(steps_in(run)[-1])).iterdir()]
     n_saves = saves_in(recipe)
     figures = {
         "an update (ms)": 1000 * update,

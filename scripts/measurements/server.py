@@ -10,23 +10,20 @@ over --pairs of them. transformers writes one text at a time, as `model.generate
 the same cores.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
+from socket import socket
 from statistics import median
 from threading import Lock, Thread
 from typing import Any
 
 from results import Entry
+from runs import served
 from timing import median_ratio, take_turns
 
 import pellucid
@@ -39,21 +36,15 @@ KINDS = {"": False, ", streamed": True}
 Speeds = dict[tuple[int, str, str], list[float]]  # of so many clients, of a kind, by a server
 
 
-def measure(run: Path, *, pairs: int = 3, tokens: int = 128, port: int = 8711) -> Iterator[Entry]:
+def measure(run: Path, *, pairs: int = 3, tokens: int = 128) -> Iterator[Entry]:
     """tokens: of a text, at most."""
-    name = run.resolve().name  # by which it is served
-    with tempfile.TemporaryDirectory() as temporary, ExitStack() as servers:
-        pellucid.load(run).export(folder := Path(temporary) / "exported")
-        ports = {"Pellucid": port, "transformers": port + 1}
-        servers.enter_context(serving(serve_pellucid, run, port))
-        servers.enter_context(serving(serve_transformers, folder, port + 1))
-        for each in ports.values():
-            asyncio.run(wait_for(each, name))
+    pellucid.load(run).export(folder := Path("exported"))
+    with served(serve_pellucid, run) as ours, served(serve_transformers, folder) as theirs:
         works = {
-            (n_clients, kind, server): partial(tokens_per_second, each, name, n_clients, tokens, streamed)
+            (n_clients, kind, server): partial(tokens_per_second, port, run.name, n_clients, tokens, streamed)
             for n_clients in TEXTS_EACH
             for kind, streamed in KINDS.items()
-            for server, each in ports.items()
+            for server, port in (("Pellucid", ours), ("transformers", theirs))
         }
         speeds = take_turns({case: lambda work=work: asyncio.run(work()) for case, work in works.items()}, pairs)
     yield Entry("server", {"speeds": rows_of(speeds), "ratios": ratios_of(speeds)}, ["fables/shape"], numbers="fp32")
@@ -81,30 +72,19 @@ def ratios_of(speeds: Speeds) -> dict[str, float]:
     }
 
 
-@contextmanager
-def serving(serve: Callable[[Path, int], None], source: Path, port: int) -> Iterator[None]:
-    process = get_context("spawn").Process(target=serve, args=(source, port), daemon=True)
-    process.start()
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.join()
-
-
-def serve_pellucid(run: Path, port: int) -> None:
+def serve_pellucid(run: Path, listening: socket) -> None:
     from pellucid.web import server
     from pellucid.web.app import make_app
     from pellucid.web.openai.api import openai_routes
     from pellucid.web.openai.served import served_runs
 
-    server.run(make_app([run], [openai_routes(served_runs([run]))]), server.listen("127.0.0.1", port))
+    server.run(make_app([run], [openai_routes(served_runs([run]))]), listening)
 
 
-def serve_transformers(folder: Path, port: int) -> None:
-    import uvicorn
+def serve_transformers(folder: Path, listening: socket) -> None:
+    from uvicorn import Config, Server
 
-    uvicorn.run(app_of_transformers(folder), host="127.0.0.1", port=port, log_level="error")
+    Server(Config(app_of_transformers(folder), log_level="error")).run(sockets=[listening])
 
 
 def app_of_transformers(folder: Path) -> Any:
@@ -171,13 +151,3 @@ async def tokens_per_second(port: int, model: str, n_clients: int, n_tokens: int
     started = time.perf_counter()
     n_written = sum(await asyncio.gather(*(client() for _ in range(n_clients))))
     return n_written / (time.perf_counter() - started)
-
-
-async def wait_for(port: int, model: str) -> None:
-    for _ in range(600):
-        try:
-            await ask(port, model, 2, False)
-            return
-        except OSError:
-            await asyncio.sleep(0.2)
-    raise TimeoutError(f"no server on port {port}")

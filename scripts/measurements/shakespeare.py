@@ -8,14 +8,11 @@ Needs: tinyshakespeare.txt
 our runs. It needs the package `requests`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -39,16 +36,15 @@ RUNS_ON_A_GPU = {"speedrun, seed 0": ["speedrun_shakespeare_gpu.yaml"]}
 def measure(text: Path, *, nanogpt: Path | None = None) -> Iterator[Entry]:
     is_gpu = torch.cuda.is_available()
     runs, figures = RUNS_ON_A_GPU if is_gpu else RUNS, {}
-    with tempfile.TemporaryDirectory() as folder:
-        if nanogpt:
-            figures["nanoGPT's recipe"] = train_nanogpt(nanogpt, text, Path(folder) / "nanoGPT")
-        for name, (config, *overrides) in runs.items():
-            files = f"corpus={{type: text, files: [{json.dumps(str(text.resolve()))}]}}"
-            pellucid("train", ROOT / "configs" / config, *overrides, files, "--run-dir", name, folder=Path(folder))
-            last = read_rows(Path(folder) / name / "metrics.jsonl")[-1]
-            figures[name] = {"seconds": last["elapsed_seconds"], "nats per character": last["val_loss"]}
-            if is_gpu:
-                figures[name]["steps"] = last["step"]
+    if nanogpt:
+        figures["nanoGPT's recipe"] = train_nanogpt(nanogpt, text, Path("nanoGPT"))
+    for name, (config, *overrides) in runs.items():
+        files = f"corpus={{type: text, files: [{json.dumps(str(text))}]}}"
+        pellucid("train", ROOT / "configs" / config, *overrides, files, "--run-dir", name)
+        last = read_rows(Path(name, "metrics.jsonl"))[-1]
+        figures[name] = {"seconds": last["elapsed_seconds"], "nats per character": last["val_loss"]}
+        if is_gpu:
+            figures[name]["steps"] = last["step"]
     if nanogpt:
         ours = median(figures[name]["seconds"] for name in runs if name.startswith("speedrun"))
         figures["nanoGPT's recipe"]["times as long"] = figures["nanoGPT's recipe"]["seconds"] / ours

@@ -8,11 +8,8 @@ Writes src/pellucid/demo/: the newest checkpoint, as a snapshot with 16-bit weig
 of its parts is for. Measures what rounding to 16 bits costs.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -57,7 +54,6 @@ def measure(run: Path) -> Iterator[Entry]:
 
 def measure_parts(step: str) -> None:
     """Says what each part is for, so that the page knows it at once. Measured in a copy, whose folder keeps it."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = shutil.copytree(DEMO, Path(folder) / DEMO.name)
-        Microscope([copy]).knock_out(f"{DEMO.name}@{int(step.removeprefix('step-'))}", N_FABLES)
-        shutil.copy(copy / KEPT_TABLES, DEMO)
+    copy = shutil.copytree(DEMO, Path(DEMO.name))
+    Microscope([copy]).knock_out(f"{DEMO.name}@{int(step.removeprefix('step-'))}", N_FABLES)
+    shutil.copy(copy / KEPT_TABLES, DEMO)

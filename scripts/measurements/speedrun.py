@@ -9,17 +9,14 @@ until the loss on the whole validation part is at most 1.8857 nats per character
 A line gives the medians over the seeds. Each run has a process to itself.
 """
 
-from __future__ import annotations
-
-import multiprocessing
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 from results import ROOT, Entry
+from runs import in_a_process
 
 from pellucid.config.load import load_run_config
 from pellucid.kernels.freed_memory import keep_freed_memory
@@ -57,10 +54,7 @@ WITHOUT = {
 def measure(text: Path, *, seeds: int = 2) -> Iterator[Entry]:
     found: dict[str, list[tuple[int, float] | None]] = {}
     for name, without in WITHOUT.items():
-        found[name] = []
-        for seed in range(seeds):
-            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-                found[name].append(process.submit(seconds_to_target, without, text.resolve(), seed).result())
+        found[name] = [in_a_process(seconds_to_target, without, text, seed) for seed in range(seeds)]
         print(name, found[name], flush=True)
     yield Entry("speedrun_ablation", as_table(found), ["speedrun_shakespeare"])
 

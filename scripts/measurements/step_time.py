@@ -8,9 +8,6 @@ The machine is measured anew before each model, so that others who use it slow b
 of several such turns.
 """
 
-from __future__ import annotations
-
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -49,13 +46,12 @@ VARIANTS = {
 def measure(*, turns: int = 5) -> Iterator[Entry]:
     keep_freed_memory()
     figures = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, overrides in VARIANTS.items():
-            config = load_run_config(FABLES, [*FEW_FABLES, *overrides])
-            data = prepare_data(config, Path(folder))
-            trainer, _ = build_trainer(config, data)
-            trainer.update()  # the first one warms up
-            figures[name] = as_row([one_turn(config, data, trainer) for _ in range(turns)])
+    for name, overrides in VARIANTS.items():
+        config = load_run_config(FABLES, [*FEW_FABLES, *overrides])
+        data = prepare_data(config, Path("data"))
+        trainer, _ = build_trainer(config, data)
+        trainer.update()  # the first one warms up
+        figures[name] = as_row([one_turn(config, data, trainer) for _ in range(turns)])
     ratios = sorted(row["ratio"] for name, row in figures.items() if name != NARROW)
     range_of_ratios = {"lowest other ratio": ratios[0], "highest ratio": ratios[-1]}
     yield Entry("step_time", {**figures, **range_of_ratios}, ["fables/shape"])

@@ -7,8 +7,6 @@ Needs: checkpoints/fables
 The measurement of the demo asks it, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

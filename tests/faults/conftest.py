@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from scripts.results import record
+from scripts.results import Entry, record
 
 import strikes
 from processes import command_line
@@ -95,7 +95,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"| {row} | {tries:,} | {survived:,} |")
         rows[row] = {"tries": tries, "survived": survived}
     if config.getoption("--record", default=False):
-        record("soak", {"minutes": (time.monotonic() - config.stash[STARTED]) / 60, "rows": rows})
+        record(Entry("soak", {"minutes": (time.monotonic() - config.stash[STARTED]) / 60, "rows": rows}))
 
 
 @dataclass(frozen=True)
