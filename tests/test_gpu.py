@@ -1,4 +1,4 @@
-"""`make gpu`, rehearsed on a CPU: each part runs small, and one that fails, hangs or lacks something stops no other."""
+"""`make gpu`, rehearsed on a CPU: a part that fails, hangs or lacks something stops no other."""
 
 import ast
 import importlib
@@ -7,55 +7,15 @@ import os
 import sys
 from pathlib import Path
 
-import measure
 import pytest
 import torch
-from measurements.rivals import Shape
-from measurements.roofline import Roof
-from results import ROOT, Entry
-
-import in_this_process
-from tiny_run import VERSES
+from results import ROOT
 
 TEST_LOG = """\
 tests/a.py::test_that_passes[cuda-torch.bfloat16] PASSED [ 33%]
 tests/a.py::test_that_fails[cuda] FAILED [ 66%]
 tests/b.py::test_that_is_left_out SKIPPED (could not import 'fastapi') [100%]
 """
-NANOGPT = """
-import torch
-from dataclasses import dataclass
-
-
-@dataclass
-class GPTConfig:
-    block_size: int
-    vocab_size: int
-    n_layer: int
-    n_head: int
-    n_embd: int
-    dropout: float
-    bias: bool
-
-
-class GPT(torch.nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        self.table = torch.nn.Embedding(config.vocab_size, config.vocab_size)
-
-    def configure_optimizers(self, weight_decay, learning_rate, betas, device_type):
-        return torch.optim.AdamW(self.parameters(), lr=learning_rate, betas=betas, weight_decay=weight_decay)
-
-    def forward(self, inputs, targets):
-        logits = self.table(inputs)
-        return logits, torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
-"""
-
-
-@pytest.fixture
-def place(tmp_path):
-    (tmp_path / "text.txt").write_text(VERSES)
-    return tmp_path
 
 
 @pytest.fixture
@@ -155,7 +115,7 @@ def test_without_a_gpu_it_says_so_in_a_line_and_how_to_rehearse(gpu, monkeypatch
     assert "this Python has no PyTorch" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("hidden", ["typer", "transformers", "pydantic"])
+@pytest.mark.parametrize("hidden", ["typer", "transformers"])
 def test_a_package_that_is_missing_is_named_and_the_rest_runs(gpu, on_a_gpu, monkeypatch, hidden):
     find = gpu.importlib.util.find_spec
     monkeypatch.setattr(gpu.importlib.util, "find_spec", lambda name: None if name == hidden else find(name))
@@ -186,78 +146,6 @@ def test_its_tests_can_be_collected_with_the_packages_that_it_asks_for(gpu):
         imported |= {each.module for each in statements if isinstance(each, ast.ImportFrom)}
         roots = {name.partition(".")[0] for name in imported}
         assert roots - local - sys.stdlib_module_names <= set(tests.needs), file
-
-
-TINY_GPT2 = ["model.d_model=16", "model.n_layers=1", "model.n_heads=1", "model.context_length=8"]
-
-
-def smaller(name: str, monkeypatch) -> list[str]:
-    """Makes a measurement small, and brings it into this process; more options for it."""
-    module = f"measurements.{name}"
-    if name == "gpt2":
-        for what, value in {"WARM_UP_UPDATES": 0, "UPDATES": 1, "VOCAB_SIZE": 50}.items():
-            monkeypatch.setattr(f"{module}.{what}", value)
-        monkeypatch.setattr(f"{module}.in_a_process", in_this_process.work)
-        monkeypatch.setattr(f"{module}.measure_flops_per_second", lambda device, dtype: 1e9)
-        monkeypatch.setattr(torch, "compile", lambda model: model)
-        return TINY_GPT2
-    if name == "benchmark":
-        shape = Shape(1, context_length=256, vocab_size=65, d_model=16, n_layers=1, n_heads=1)
-        monkeypatch.setattr(f"{module}.DECODED", {"1 sequence": shape})
-        monkeypatch.setattr(
-            f"{module}.measure_roof", lambda device, dtypes: Roof(dict.fromkeys(dtypes, 1e9), 1e9, 1e-6)
-        )
-        monkeypatch.setattr("measurements.rivals.SECONDS_A_TURN", 0.01)
-        monkeypatch.setattr("measurements.rivals.NEW_TOKENS", 3)
-    if name == "preparation":
-        for what, value in {"LEARNING_MEGABYTES": 0.01, "N_WORDS": 500, "WORDS_AT_ONCE": 1200}.items():
-            monkeypatch.setattr(f"{module}.{what}", value)
-        monkeypatch.setattr(f"{module}.SECONDS_BETWEEN_LOOKS", 0)
-        monkeypatch.setattr("subprocess.Popen", in_this_process.Command)
-        return ["--megabytes", "0.01"]
-    if name in ("demo", "shakespeare"):
-
-        def train(*arguments: object, folder: Path = Path()) -> str:
-            """As `pellucid train` leaves a run."""
-            run = folder / ("checkpoints/fables" if name == "demo" else str(arguments[-1]))
-            run.mkdir(parents=True, exist_ok=True)
-            (run / "metrics.jsonl").write_text('{"step": 9, "elapsed_seconds": 2.5, "val_loss": 1.75}\n')
-            return "a loss\n"
-
-        monkeypatch.setattr(f"{module}.pellucid", train)
-    if name == "demo":
-        monkeypatch.setattr(f"{module}.evaluation", lambda run: {})
-        monkeypatch.setattr(f"{module}.figures_from", lambda scores: {"recall (%)": 90.0})
-        monkeypatch.setattr("measurements.stories.measure", lambda run: [Entry("stories", {"accepted stories": 7})])
-    return []
-
-
-@pytest.mark.parametrize("name", ["gpt2", "benchmark", "preparation", "demo", "shakespeare"])
-def test_each_measurement_runs_with_the_options_that_it_is_given_there(name, gpu, place, monkeypatch):
-    """And leaves its figures where it is told to, also in a copy of the repository without git."""
-    (place / "nanogpt").mkdir()
-    (place / "nanogpt/model.py").write_text(NANOGPT)
-    parts = gpu.parts_of(place / "text.txt", place / "nanogpt")
-    command = next(each.command for each in parts if each.command[2] == name)
-    assert command[1] == str(ROOT / "scripts/measure.py")
-    (file := place / "gpu.json").write_text("{}")
-    monkeypatch.setattr("results.RESULTS", file)
-    monkeypatch.setattr(measure, "commit_of_code", lambda: "")
-    monkeypatch.chdir(place)
-    more = smaller(name, monkeypatch)
-    measure.main([*command[2:], *more])
-    entries = json.loads(file.read_text())
-    assert entries
-    assert all(entry["commit"] == "" and entry["figures"] for entry in entries.values())
-    [figures] = [entry["figures"] for entry in entries.values()][:1]
-    known = {
-        "gpt2": lambda: list(figures) == ["not compiled", "compiled", "nanoGPT"],
-        "benchmark": lambda: set(figures) == {"1 sequence"},
-        "preparation": lambda: 0.01 <= figures["megabytes"] <= 0.03,
-        "demo": lambda: (figures["training (s)"], figures["evaluation"]) == (2.5, ["a loss"]),
-        "shakespeare": lambda: figures["longer"] == {"seconds": 2.5, "nats per character": 1.75},
-    }
-    assert known[name]()
 
 
 def test_a_copy_without_git_has_no_commit(gpu, monkeypatch, tmp_path):

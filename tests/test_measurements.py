@@ -30,6 +30,7 @@ from measurements import (
     demo,
     devices,
     engines,
+    gpt2,
     heads,
     kernels,
     neighbours,
@@ -76,9 +77,40 @@ SHAPE = rivals.Shape(2, context_length=16, vocab_size=30, d_model=16, n_layers=1
 CPU = torch.device("cpu")
 
 
+# As much of nanoGPT's model.py as its train.py takes.
+NANOGPTS_MODEL = """
+import torch
+from dataclasses import dataclass
+
+
+@dataclass
+class GPTConfig:
+    block_size: int
+    vocab_size: int
+    n_layer: int
+    n_head: int
+    n_embd: int
+    dropout: float
+    bias: bool
+
+
+class GPT(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.table = torch.nn.Embedding(config.vocab_size, config.vocab_size)
+
+    def configure_optimizers(self, weight_decay, learning_rate, betas, device_type):
+        return torch.optim.AdamW(self.parameters(), lr=learning_rate, betas=betas, weight_decay=weight_decay)
+
+    def forward(self, inputs, targets):
+        logits = self.table(inputs)
+        return logits, torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+"""
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with a tiny run of the demo."""
+    """A folder with a tiny run of the demo, a text, and what stands for nanoGPT."""
     folder = tmp_path_factory.mktemp("measurements")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -87,6 +119,8 @@ def place(tmp_path_factory):
         for name in ("fables", "instructions_sft"):
             in_this_process.pellucid(["train", name])
     (folder / "text.txt").write_text(VERSES)
+    (folder / "nanogpt").mkdir()
+    (folder / "nanogpt/model.py").write_text(NANOGPTS_MODEL)
     return folder
 
 
@@ -106,6 +140,8 @@ def obeyed_by_length(fables, task, answer):
 
 
 # How each is called in its smallest form, and what is made smaller in it.
+TWO_STORIES = SimpleNamespace(measure=partial(stories.measure, num_samples=2))
+TINY_GPT2 = [f"model.{size}" for size in ("d_model=16", "n_layers=1", "n_heads=1", "context_length=8")]
 TWO_TRICKS = {speedrun.FULL: [], "bfloat16; float32": ["train.precision=fp32"]}
 SMALLEST = {
     kernels: ((), {"pairs": 1}, {"UPDATES_A_TURN": 1, "TOKENS_A_TURN": 2}),
@@ -117,6 +153,14 @@ SMALLEST = {
     chat: (("checkpoints/fables",), {"seeds": 1}, {"N_ANSWERS": 16}),
     pairs: (("checkpoints/instructions_sft",), {}, {"N_PAIRS": 8}),
     adapters: (("checkpoints/fables",), {}, {}),
+    gpt2: (TINY_GPT2, {"nanogpt": "nanogpt"}, {"WARM_UP_UPDATES": 0, "UPDATES": 1, "VOCAB_SIZE": 50}),
+    preparation: (
+        (),
+        {"megabytes": 0.01},
+        {"LEARNING_MEGABYTES": 0.01, "N_WORDS": 500, "WORDS_AT_ONCE": 1200, "SECONDS_BETWEEN_LOOKS": 0},
+    ),
+    demo: ((), {"seeds": 1, "here_only": True}, {"stories": TWO_STORIES}),
+    shakespeare: (("text.txt",), {}, {"RUNS": {"speedrun, seed 0": ["speedrun_shakespeare.yaml", "seed=0"]}}),
 }
 
 
@@ -132,17 +176,25 @@ def test_a_measurement_measures_what_it_says_it_remakes(module, place, tmp_path,
         "pellucid": pellucid_here,
         "in_a_process": in_this_process.work,
         "measure_machine": lambda device, dtype: Machine("any", 1e9, 1e9, 1e-6),
+        "measure_flops_per_second": lambda device, dtype: 1e9,
     }
+    monkeypatch.setattr("subprocess.Popen", in_this_process.Command)
+    monkeypatch.setattr("torch.compile", lambda model: model)
     for what, stand_in in {**stand_ins, **smaller}.items():
         if what in smaller or hasattr(module, what):
             monkeypatch.setattr(module, what, stand_in)
     monkeypatch.setattr("runs.pellucid", pellucid_here)
-    entries = list(module.measure(*(place / name for name in arguments), **options))
-    remakes = programs("measurements", "measure")[module.__name__.partition(".")[2]].facts["Remakes"]
-    for entry, name in zip(entries, remakes.split(", "), strict=True):
-        assert entry.name in (name, here(name))
+
+    def given(value):
+        return file if isinstance(value, str) and (file := place / value).exists() else value
+
+    entries = list(module.measure(*map(given, arguments), **{name: given(each) for name, each in options.items()}))
+    remakes = programs("measurements", "measure")[module.__name__.partition(".")[2]].facts["Remakes"].split(", ")
+    names = dict.fromkeys(entry.name for entry in entries)
+    for name, remade in zip(names, remakes[: 1 if module is demo else None], strict=True):  # demo_seeds takes two
+        assert name in (remade, here(remade))
     for entry in entries:
-        assert [recipe_hash(recipe) for recipe in entry.recipes] or module is commands
+        assert [recipe_hash(recipe) for recipe in entry.recipes] or module in (commands, preparation)
         numbers = [number for number in numbers_in(entry.figures) if isinstance(number, float)]
         assert numbers
         assert all(map(math.isfinite, numbers))
@@ -318,9 +370,10 @@ def test_the_rows_of_a_table_of_limits_are_those_of_the_speeds(monkeypatch):
     monkeypatch.setattr(rivals, "SECONDS_A_TURN", 0.001)
     monkeypatch.setattr(rivals, "NEW_TOKENS", 3)
     monkeypatch.setattr(benchmark, "DECODED", {"1 sequence": SHAPE})
-    roof = benchmark.Roof({torch.float32: 1e9}, 1e9, 1e-6)
-    tables = benchmark.compare_decoding(CPU, roof, 1)
-    [speeds], [limits] = (list(table.values()) for table in tables.values())
+    monkeypatch.setattr(
+        benchmark, "measure_roof", lambda device, dtypes: benchmark.Roof(dict.fromkeys(dtypes, 1e9), 1e9, 1)
+    )
+    [speeds], [limits] = (list(entry.figures.values()) for entry in benchmark.measure("decoding", pairs=1))
     for who in ("Pellucid", "transformers"):
         assert limits[f"{who} (ms)"] == pytest.approx(1000 * SHAPE.batch_size / speeds[who])
     assert limits["calls"] > 10

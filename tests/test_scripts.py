@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 import draw
+import gpu
 import measure
 import pytest
 import registry
@@ -74,11 +75,13 @@ def test_a_name_that_is_not_there_is_an_error_that_names_all(capsys):
     assert "python scripts/measure.py --list" in capsys.readouterr().out
 
 
-def test_every_command_that_a_page_shows_can_be_typed():
+def test_every_command_that_a_page_shows_or_make_gpu_types_can_be_typed():
     shown = set()
     for page in pages():
         shown |= set(re.findall(r"`python scripts/(measure|draw)\.py (\w[^`]*)`", page.read_text("utf-8")))
     assert len(shown) > 20
+    of_parts = (part.command for part in gpu.parts_of(Path("text.txt"), Path("nanoGPT")))
+    shown |= {("measure", shlex.join(command[2:])) for command in of_parts if command[1].endswith("measure.py")}
     for function, line in shown:
         name, *arguments = shlex.split(line)
         folder = {"measure": "measurements", "draw": "drawings"}[function]
