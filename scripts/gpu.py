@@ -17,12 +17,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from results import ROOT, Entries, commit_of_code, write
+from results import ROOT, Entries, commit_of_code, machine, write
 
 MINUTES = 9.5
 LEAST_SECONDS = 20  # with less left no part begins
@@ -35,19 +36,15 @@ WITHOUT = {  # what else is done without, and what that costs
 LAST_LINES = 25  # of a part that failed, in the report
 
 
-@dataclass(frozen=True)
-class Part:
-    """needs: packages. seconds: the limit."""
-
+class Part(NamedTuple):
     name: str
     command: list[str]
-    seconds: float
-    needs: Sequence[str]
+    seconds: float  # at most
+    needs: Sequence[str]  # packages
     lacks: str = ""  # why it cannot run, if that is known before
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     part: Part
     result: str  # "done", "failed: …", "skipped: …"
     seconds: float = 0.0
@@ -65,18 +62,8 @@ def parts_of(text: Path | None, nanogpt: Path | None) -> list[Part]:
         return [sys.executable, str(ROOT / "scripts/measure.py"), *arguments, "--record"]
 
     # A warning of another version of a package is no error there, and every test has a line of its own.
-    pytest = [
-        sys.executable,
-        "-m",
-        "pytest",
-        *cuda_tests(),
-        "-m",
-        "cuda",
-        "-v",
-        "-o",
-        "addopts=--import-mode=importlib",
-    ]
-    pytest += ["-W", "default", "--tb=short", "-p", "no:cacheprovider"]
+    options = "-m cuda -v -o addopts=--import-mode=importlib -W default --tb=short -p no:cacheprovider"
+    pytest = [sys.executable, "-m", "pytest", *cuda_tests(), *options.split()]
     beside = [] if nanogpt is None else ["--nanogpt", str(nanogpt.resolve())]
     no_text = "" if text else "--text FILE was not given, and there is no network to fetch tiny Shakespeare"
     return [
@@ -137,53 +124,36 @@ def end_all_of(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def machine() -> list[str]:
+def about_this_machine() -> list[str]:
     """What the report says of this machine and its Python."""
     import torch
 
-    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
-    try:
-        gpu = subprocess.run(query, check=True, capture_output=True, text=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        gpu = "nvidia-smi does not answer"
     return [
-        f"GPU, memory, driver: {gpu}",
-        f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, Python {platform.python_version()}, "
-        f"{os.cpu_count()} cores",
+        machine(),
+        f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, Python {platform.python_version()}",
         f"commit: {commit_of_code() or 'a copy without git'}",
         *(f"{name} is missing: {cost}" for name, cost in WITHOUT.items() if missing([name])),
     ]
 
 
 def report(about: Sequence[str], outcomes: Sequence[Outcome], entries: Entries) -> str:
-    lines = [
-        "# What a GPU says",
-        "",
-        *(f"- {line}" for line in about),
-        "",
-        "| part | result | seconds |",
-        "|---|---|---:|",
-    ]
+    lines = ["# What a GPU says", "", *(f"- {line}" for line in about), ""]
+    lines += ["| part | result | seconds |", "|---|---|---:|"]
     lines += [f"| {each.part.name} | {each.result} | {each.seconds:.0f} |" for each in outcomes]
     for each in outcomes:
         if each.part.name == "tests" and each.log:
             found = re.findall(r"^(\S+::.*?) (PASSED|FAILED|ERROR|SKIPPED)", each.log, re.MULTILINE)
-            counts = {
-                kind: sum(result == kind for _, result in found) for kind in ("PASSED", "FAILED", "ERROR", "SKIPPED")
-            }
-            lines += ["", "Tests: " + ", ".join(f"{n} {kind.lower()}" for kind, n in counts.items()), ""]
+            counts = Counter(result.lower() for _, result in found)
+            lines += ["", "Tests: " + ", ".join(f"{n} {result}" for result, n in counts.items()), ""]
             lines += [f"- {result.lower()}: {name}" for name, result in found if result != "PASSED"]
     for name, entry in entries.items():
-        lines += ["", f"## {name}", "", entry["machine"], "", "    " + "\n    ".join(in_lines(entry["figures"]))]
+        lines += ["", f"## {name}", "", entry["machine"], ""]
+        lines += [f"    {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in entry["figures"].items()]
     for each in outcomes:
         if each.result.startswith("failed"):
             lines += ["", f"## {each.part.name} failed", ""]
             lines += [f"    {line}" for line in each.log.splitlines()[-LAST_LINES:]]
     return "\n".join(lines) + "\n"
-
-
-def in_lines(figures: dict[str, object]) -> list[str]:
-    return [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in figures.items()]
 
 
 def take(folder: Path, results: Path) -> list[str]:
@@ -218,23 +188,19 @@ def main(make_parts: Callable[..., list[Part]] = parts_of) -> int:
     options = parser.parse_args()
     if options.take:
         names = take(options.take, ROOT / "docs" / "results.json")
-        print(
-            f"taken: {', '.join(names)}; show each on a page (README, docs/speed.md), then `python scripts/results.py`"
-        )
+        fix = "show each on a page (README, docs/speed.md), then `python scripts/results.py`"
+        print(f"taken: {', '.join(names)}; {fix}")
         return 0
     if why := no_gpu():
         print(f"error: gpu: {why}", file=sys.stderr)
         return 2
     parts = make_parts(options.text, options.nanogpt)
-    unknown = set(options.only) - {part.name for part in parts}
-    if unknown:
-        print(
-            f"error: --only: no part {', '.join(unknown)}; choose among {', '.join(p.name for p in parts)}",
-            file=sys.stderr,
-        )
+    names = [part.name for part in parts]
+    if unknown := set(options.only) - set(names):
+        print(f"error: --only: no part {', '.join(unknown)}; choose among {', '.join(names)}", file=sys.stderr)
         return 2
     options.to.mkdir(parents=True, exist_ok=True)
-    folder, about, outcomes = options.to.resolve(), machine(), []
+    folder, about, outcomes = options.to.resolve(), about_this_machine(), []
     (folder / "gpu.json").write_text("{}", encoding="utf-8")
     print("\n".join(about), flush=True)
     for outcome in run([part for part in parts if part.name in (options.only or [part.name])], folder, options.minutes):
