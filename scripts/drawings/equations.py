@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from results import ROOT
 from torch import Tensor
 
+from pellucid.figures import PALETTE, STYLE
 from pellucid.generation.sampling import apply_temperature, keep_top_p
 from pellucid.model.attention import causal_mask
 from pellucid.model.positions import Rotary, Sinusoidal
@@ -24,18 +25,8 @@ from pellucid.training.muon import NEWTON_SCHULZ_STEPS, A, B, C
 from pellucid.training.schedules import constant, cosine, warmup_stable_decay
 
 FOLDER = ROOT / "docs/equations"
-BLUE, ORANGE, GREEN, PINK, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#666666"  # Okabe and Ito
-STYLE = {
-    "font.size": 10,
-    "axes.titlesize": 10.5,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e4e4e4",
-    "legend.frameon": False,
-}
+BLUE, ORANGE, GREEN, PINK, *_, GREY = PALETTE
+TITLES_AND_FORMULAS = {"axes.titlelocation": "left", "text.parse_math": True}
 
 
 def draw(*, folder: Path = FOLDER) -> Iterator[Path]:
@@ -45,7 +36,7 @@ def draw(*, folder: Path = FOLDER) -> Iterator[Path]:
 def save_all(figures: Iterable[Callable[[], Figure]], folder: Path) -> Iterator[Path]:
     """Each by the name of its function."""
     folder.mkdir(parents=True, exist_ok=True)
-    with rc_context(STYLE):
+    with rc_context(STYLE | TITLES_AND_FORMULAS):
         for figure in figures:
             file = folder / f"{figure.__name__}.png"
             figure().savefig(file, dpi=150, metadata={"Software": None})
