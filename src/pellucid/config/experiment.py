@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field
 
 from pellucid.config.base import JSON_SCHEMA, Rule, Section
-from pellucid.config.faults import Places
 from pellucid.config.read import read_section
+from pellucid.config.yaml_source import Places
 
 # Dotted keys of a run config and their values: {model.n_layers: 2, optimizer: {type: sgd, lr: 0.1}}.
 Changes = dict[str, Any]

@@ -10,12 +10,8 @@ from pydantic_core import ErrorDetails
 
 from pellucid.config.base import BrokenRule, Section
 from pellucid.config.sections import chosen, possible_at, sections_in
-from pellucid.config.yaml_source import Path, dotted, shortened
+from pellucid.config.yaml_source import EXAMPLE_OF_A_SECTION, Path, Places, dotted, shortened
 from pellucid.errors import ConfigError
-
-Places = dict[Path, str]  # the place of each key path, as errors name it: `configs/x.yaml:12`
-
-EXAMPLE_OF_A_SECTION = "{type: text, files: [a.txt]}"
 
 # pydantic's name of a fault, and for a learner: what is wrong; how to fix it.
 WORDS = {

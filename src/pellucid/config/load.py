@@ -4,12 +4,11 @@ from collections.abc import Iterable
 from pathlib import Path as FilePath
 from typing import Any
 
-from pellucid.config.faults import Places
 from pellucid.config.overrides import Change, Note, apply_changes, parse_override, without_quotes
 from pellucid.config.read import read_keys, read_text, validated
 from pellucid.config.run import RunConfig, run_and_checkpoint, run_meant_by
 from pellucid.config.shipped import find_config
-from pellucid.config.yaml_source import MAX_CHARACTERS, shortened, write_yaml
+from pellucid.config.yaml_source import MAX_CHARACTERS, Places, shortened, write_yaml
 from pellucid.errors import CheckpointError, ConfigError
 
 

@@ -9,10 +9,9 @@ from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
 from pellucid.config.base import Section
-from pellucid.config.faults import EXAMPLE_OF_A_SECTION, Places
 from pellucid.config.read import OTHER_FILES
 from pellucid.config.sections import keys_left_out, possible_at
-from pellucid.config.yaml_source import Path, dotted, parse_yaml, shortened
+from pellucid.config.yaml_source import EXAMPLE_OF_A_SECTION, Path, Places, dotted, parse_yaml, shortened
 from pellucid.errors import ConfigError
 
 COMMAND_LINE = "command line"

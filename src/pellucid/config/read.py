@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from pellucid.config.base import Section
-from pellucid.config.faults import Places, explain
 from pellucid.config.shipped import DEMO, find_config, find_run, shipped_configs
-from pellucid.config.yaml_source import FOR_A_TEXT, MAX_CHARACTERS, Path, parse_yaml, shortened
+from pellucid.config.yaml_source import FOR_A_TEXT, MAX_CHARACTERS, Path, Places, parse_yaml, shortened
 from pellucid.errors import ConfigError
 from pellucid.files import read_at_most
 
@@ -57,6 +56,8 @@ def validated(
     try:
         return kind.model_validate(data)
     except ValidationError as error:
+        from pellucid.config.faults import explain  # most configs have none
+
         raise explain(error.errors(), data, places, kind, changed) from None
 
 

@@ -17,8 +17,10 @@ except ImportError:  # a PyYAML that was built without libyaml
     from yaml import SafeDumper  # type: ignore[assignment]
 
 Path = tuple[str | int, ...]
+Places = dict[Path, str]  # the place of each key path, as errors name it: `configs/x.yaml:12`
 MAX_CHARACTERS = 50_000  # PyYAML would take too long for more
 FOR_A_TEXT = "is this the right file? To train on a text: `pellucid train own_text corpus.files=FILE`"
+EXAMPLE_OF_A_SECTION = "{type: text, files: [a.txt]}"
 _HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
 
 

@@ -23,15 +23,8 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from pellucid.config.base import Section
-from pellucid.corpora.corpus import (
-    ConversationCorpus,
-    Corpus,
-    KnownConversations,
-    Piece,
-    Split,
-)
+from pellucid.corpora.corpus import ConversationCorpus, Corpus, KnownConversations, Piece, Split
 from pellucid.corpora.drawn import Drawn
-from pellucid.data.conversations import write_conversations
 from pellucid.data.encoding import encode_pieces
 from pellucid.data.token_file import TokenFile, TokenFileWriter
 from pellucid.data.truth import NATS_FILE, SKILLS_FILE, truth_of_answers, truth_of_texts, write_truth
@@ -180,6 +173,8 @@ def _write(
 def write_split(corpus: Corpus, split: Split, tokenizer: Tokenizer, path: Path) -> SplitCounts:
     """Write a split as a token file, and count its contents. DataError if there is no document."""
     if isinstance(corpus, ConversationCorpus):
+        from pellucid.data.conversations import write_conversations  # only where there are any
+
         n_bytes, n_characters = write_conversations(corpus.conversations(split), tokenizer, path)
     else:
         pieces = _with_bar(corpus.pieces(split), f"writing {split} tokens")

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from pellucid.corpora.corpus import Piece
-from pellucid.corpora.text_files import text_file_pieces
 from pellucid.data.encoding import encode_pieces
 from pellucid.data.prepare import FILE_OF_SPLIT, TOKENIZER_FILE, Manifest
 from pellucid.data.token_file import TokenFile
@@ -56,6 +55,8 @@ def text_as_tokens(file: Path, tokenizer: Tokenizer) -> TokenFile:
 
     DataError if it is not UTF-8 text, empty, or cannot be encoded.
     """
+    from pellucid.corpora.text_files import text_file_pieces  # else every run would load it
+
     pieces = list(text_file_pieces(file))
     if not pieces:
         raise DataError(str(file), "holds no text", "name a file with text in it")

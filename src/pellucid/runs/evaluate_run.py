@@ -1,9 +1,12 @@
 """Evaluation of a trained model on held-out data, by the task it was trained for."""
 
+from __future__ import annotations
+
 import logging
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import read_checkpoint
@@ -11,17 +14,18 @@ from pellucid.config.load import load_run_config
 from pellucid.config.run import LEARNS_FROM_PAIRS, RunConfig
 from pellucid.config.shipped import find_config, find_run
 from pellucid.corpora.build import DOWNLOADS, build_corpus
-from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.data.prepare import fingerprint_of, read_manifest
 from pellucid.data.prepared import PreparedData, opened, text_as_tokens
 from pellucid.errors import TEXT_FILE, CheckpointError, ConfigError, Fix, Option, PellucidError
-from pellucid.evaluation.answers import AnswerTable, answer_table, judge_answers
 from pellucid.evaluation.loss import Evaluation, evaluate_tokens
 from pellucid.objectives.task import Validation
 from pellucid.recipe import build_first_model, build_task, evaluate, prepare_data
 from pellucid.runs.start_from import base_of
 from pellucid.runtime.precision import Precision
 from pellucid.trained import TrainedModel, config_of, load_trained_model
+
+if TYPE_CHECKING:
+    from pellucid.evaluation.answers import AnswerTable  # which loads the language of instructions
 
 _log = logging.getLogger(__name__)
 
@@ -84,6 +88,9 @@ def answers_of_run(trained: TrainedModel, precision: Precision, n: int) -> Answe
 
     That is None if the other is gone, or knew no instructions.
     """
+    from pellucid.corpora.instructions import InstructionsCorpus
+    from pellucid.evaluation.answers import answer_table, judge_answers
+
     corpus = trained.corpus()
     assert isinstance(corpus, InstructionsCorpus)
     reference = None

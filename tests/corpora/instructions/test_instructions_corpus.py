@@ -11,7 +11,8 @@ from pellucid.corpora.corpus import KnownConversations
 from pellucid.corpora.instructions import InstructionsCorpus, Task, is_held_out, judge
 from pellucid.corpora.instructions.wordings import FORMS
 from pellucid.errors import ConfigError, DataError
-from pellucid.languages.fables import Fables, FablesAbout
+from pellucid.languages.fables import Fables
+from pellucid.languages.fables.about import FablesAbout
 from tiny_fables import all_stories, tiny_fables
 
 SMALL = {"size": 400, "world_size": 24, "seed": 0, "validation_fraction": 0.25}

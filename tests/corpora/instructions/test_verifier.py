@@ -3,7 +3,8 @@ import random
 import pytest
 
 from pellucid.corpora.instructions import Task, Verdict, judge, settled
-from pellucid.languages.fables import SKILLS, Fables, FablesAbout
+from pellucid.languages.fables import SKILLS, Fables
+from pellucid.languages.fables.about import FablesAbout
 
 FABLES = Fables(24)
 FOX_SHARES = FablesAbout(FABLES, ["fox"], ["sharing"])

@@ -6,7 +6,8 @@ import random
 import pytest
 
 from pellucid.errors import DataError
-from pellucid.languages.fables import Fables, FablesAbout
+from pellucid.languages.fables import Fables
+from pellucid.languages.fables.about import FablesAbout
 from pellucid.languages.fables.world import MORALS
 from tiny_fables import N_STORYLINES, all_stories, tiny_fables
 

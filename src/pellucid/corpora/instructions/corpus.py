@@ -21,7 +21,8 @@ from pellucid.corpora.instructions.wordings import (
     understand,
 )
 from pellucid.errors import DataError
-from pellucid.languages.fables import GRAMMAR_VERSION, Fables, FablesAbout
+from pellucid.languages.fables import GRAMMAR_VERSION, Fables
+from pellucid.languages.fables.about import FablesAbout
 from pellucid.languages.grammar.grammar import Rules
 
 # Part of the corpus's identity: raise it whenever an instruction or its probability changes.

@@ -4,8 +4,7 @@ Read in this order: grammar.notation (the language of rules) -> fables.rules -> 
 (writing and reading a story) -> reading (what a text tells) -> distribution and about (for use elsewhere).
 """
 
-from pellucid.languages.fables.about import FablesAbout
 from pellucid.languages.fables.distribution import GRAMMAR_VERSION, SKILLS, Fables
 from pellucid.languages.fables.world import MAX_WORLD_SIZE
 
-__all__ = ["GRAMMAR_VERSION", "MAX_WORLD_SIZE", "SKILLS", "Fables", "FablesAbout"]
+__all__ = ["GRAMMAR_VERSION", "MAX_WORLD_SIZE", "SKILLS", "Fables"]
