@@ -26,27 +26,21 @@ def error_of(*overrides: str, text: str = SMALL) -> str:
 
 
 def cases(table: str) -> list[tuple[str, str]]:
-    """What is wrong, and below it, indented, the line that says so."""
-    found = re.findall(r"^(\S.*)\n    (.*(?:\n    .*)*)", table, re.M)
-    return [(case, said.replace("\n    ", " ")) for case, said in found]
+    """The overrides of each case, and the error that stands below them, indented."""
+    matches = re.findall(r"^(\S.*)\n    (.*(?:\n    .*)*)", table, re.M)
+    return [(case, error.replace("\n    ", " ")) for case, error in matches]
 
 
 # Each kind of fault that a value may have, in the order of `WORDS`; then those of keys and types.
 VALUES = r"""
 train.steps='100'
     train.steps: '100' is of the wrong type; give a whole number
-train.steps=1.5
-    train.steps: 1.5 is of the wrong type; give a whole number
 train.steps=1e3
     train.steps: 1000.0 is of the wrong type; give a whole number: 1000
-train.steps=true
-    train.steps: True is of the wrong type; give a whole number
 seed=99999999999999999999
     seed: this number is too large; give one of at most 18 digits
 optimizer.lr=fast
     optimizer.lr: 'fast' is of the wrong type; give a number
-optimizer.lr=
-    optimizer.lr: '' is of the wrong type; give a number
 optimizer.lr=.nan
     optimizer.lr: nan is of the wrong type; give a finite number
 corpus={type: text, files: [a, 3]}
@@ -86,10 +80,6 @@ name=my run
     name: 'my run' is not accepted; use letters, digits, '.', '_' and '-', the first a letter or a digit
 corpus={type: hugging_face, path: json, data_files: 5}
     corpus.data_files: 5 is of the wrong type; give text
-corpus={type: hugging_face, path: json, data_files: [a, 5]}
-    corpus.data_files.1: 5 is of the wrong type; give text
-corpus={type: hugging_face, path: json, data_files: {train: 5}}
-    corpus.data_files.train: 5 is of the wrong type; give text
 corpus={type: hugging_face, path: json, data_files: {train: [a, 5]}}
     corpus.data_files.train.1: 5 is of the wrong type; give text
 """
@@ -106,8 +96,6 @@ train.Steps=3
     train.Steps: unknown key; did you mean 'steps'?
 steps=5
     steps: unknown key; did you mean 'train.steps'?
-d_model=3
-    d_model: unknown key; did you mean 'model.d_model'?
 train.seed=3
     train.seed: unknown key; did you mean 'seed' or 'corpus.seed'?
 every_steps=3
@@ -118,9 +106,6 @@ a.b.c=1
 optimizer.adamw_lr=1
     optimizer.adamw_lr: adamw has no such key; leave it out, or set type: muon, as
     "optimizer={type: muon, adamw_lr: 1}"
-corpus.files=[a.txt]
-    corpus.files: fables has no such key; leave it out, or set type: text or conversations or preferences, as
-    "corpus={type: text, files: ...}"
 corpus.files=my.txt
     corpus.files: fables has no such key; leave it out, or set type: text or conversations or preferences, as
     "corpus={type: text, files: my.txt}"
@@ -150,15 +135,10 @@ model.n_kv_heads=3
     model.n_kv_heads: n_heads 2 is not a multiple of n_kv_heads 3; choose n_kv_heads as a divisor of n_heads
 model.d_model=6
     model.d_model: RoPE rotates pairs, but a head has 3 coordinates; choose d_model / n_heads even
-model.n_heads=64
-    model.n_heads: RoPE rotates pairs, but a head has 1 coordinates; choose d_model / n_heads even
 model.head_width=7
     model.head_width: RoPE rotates pairs, but a head has 7 coordinates; choose an even number
 model.position.rotated_fraction=0.1
     model.position.rotated_fraction: RoPE rotates pairs, but 0.1 of a head's 32 coordinates is 3;
-    choose a share that is an even number of them
-model.position.rotated_fraction=0.03
-    model.position.rotated_fraction: RoPE rotates pairs, but 0.03 of a head's 32 coordinates is 0;
     choose a share that is an even number of them
 model={context_length: 8, d_model: 63, n_layers: 1, n_heads: 1, position: {type: sinusoidal}}
     model.d_model: sinusoidal positions need an even width, not 63; add one
@@ -204,8 +184,6 @@ train.steps=5
 OVERRIDES = r"""
 steps
     'steps' is not key=value; write it without spaces, as optimizer.lr=3e-4
-=3
-    '=3' is not key=value; write it without spaces, as optimizer.lr=3e-4
 train..steps=3
     'train..steps=3' is not key=value; write it without spaces, as optimizer.lr=3e-4
 'train.steps=5'
@@ -225,9 +203,6 @@ my.rules
 corpus='{type:
     corpus: not readable as YAML: found unexpected end of stream;
     if the shell has split it, quote all of it: "corpus={type: text, files: [a.txt]}"
-corpus={type:
-    corpus: not readable as YAML: expected the node content, but found '<stream end>';
-    if the shell has split it, quote all of it: "corpus={type: text, files: [a.txt]}"
 seed=!!python/name:os.system
     seed: not readable as YAML: tag tag:yaml.org,2002:python/name:os.system found;
     write one value after `=`, as optimizer.lr=3e-4
@@ -243,8 +218,6 @@ train.compile=true & model.feed_forward={type: moe}
     leave it out, or use model.feed_forward dense
 corpus={type: instructions} & objective={type: ppo} & train.compile=true
     train.compile: the graph would leave out the scalar head, which ppo trains; leave it out
-corpus={type: instructions} & objective={type: reward_model} & train.compile=true
-    train.compile: the graph would leave out the scalar head, which reward_model trains; leave it out
 corpus={type: preferences, files: [a.jsonl]}
     corpus.type: preferences are pairs of answers, from which next_token does not learn;
     use objective reward_model or dpo
@@ -254,15 +227,10 @@ objective={type: sft}
     objective.type: fables holds no conversations for objective sft to learn from; use instructions or conversations
 objective.type=dpo
     objective.type: fables holds no conversations for objective dpo to learn from; use instructions or preferences
-objective={type: grpo}
-    objective.type: fables holds no conversations for objective grpo to learn from; use instructions
 corpus={type: conversations, files: [a.jsonl]} & objective={type: grpo}
     corpus.type: conversations have one answer to each question, and grpo needs several that are judged;
     use objective sft, or corpus instructions or preferences
 corpus={type: preferences, files: [a.jsonl]} & objective={type: dpo, fork: true}
-    objective: fork and cut need the token where an answer went wrong, which is not known for answers from a file;
-    set fork to false and cut to none, or use corpus instructions
-corpus={type: preferences, files: [a.jsonl]} & objective={type: dpo, cut: each}
     objective: fork and cut need the token where an answer went wrong, which is not known for answers from a file;
     set fork to false and cut to none, or use corpus instructions
 corpus={type: instructions} & objective={type: reward_model} & start_from=null
@@ -292,16 +260,16 @@ AFTER_BASE = SMALL + "tokenizer: {type: bpe}\nstart_from: checkpoints/base\n"
 
 
 @pytest.mark.parametrize(("override", "line"), cases(VALUES + KEYS + RULES + OVERRIDES))
-def test_a_fault_is_told_in_one_line(override, line):
+def test_a_fault_is_one_line(override, line):
     assert error_of(override) == line
 
 
 @pytest.mark.parametrize(("overrides", "line"), cases(SECTIONS))
-def test_sections_that_do_not_agree_are_told_in_one_line(overrides, line):
+def test_sections_that_do_not_agree_are_one_line(overrides, line):
     assert error_of(*overrides.split(" & "), text=AFTER_BASE) == line
 
 
-def test_a_fault_in_a_file_is_told_with_its_line():
+def test_a_fault_in_a_file_has_its_line():
     assert error_of(text=SMALL.replace("n_heads: 2", "n_heads: 3")).startswith("small.yaml:5: model.d_model: 64 is not")
     message = error_of(text=SMALL + "  zzz: 1\n")
     assert message.startswith("small.yaml:16: train.zzz: unknown key; the keys here are steps, batch_size,")

@@ -40,16 +40,10 @@ def test_an_experiment_knows_where_each_key_stands(tmp_path: Path):
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ("question:", "questoin:", ":2: questoin: unknown key; did you mean 'question'?"),
-        ("seeds: [0, 1, 2]", "seeds: 3", ":6: seeds: 3 is of the wrong type; give a list"),
         ("seeds: [0, 1, 2]", "seeds: [0, one]", ":6: seeds.1: 'one' is of the wrong type; give a whole number"),
-        ("seeds: [0, 1, 2]", "seeds: []", ":6: seeds: too few values; give a longer list"),
-        ("[1, 2]", "1", ":5: grid.model.n_layers: 1 is of the wrong type; give a list"),
         ("[1, 2]", "[]", ":5: grid.model.n_layers: too few values; give a longer list"),
         ("title: Excess,", "titel: Excess,", ":8: figures.0.titel: unknown key; did you mean 'title'?"),
         ("type: lines", "type: line", ":9: figures.1.type: 'line' is not a choice; use one of 'bars', 'lines', 'curv"),
-        ("    y: excess\n", "", ":9: figures.1.y: this key is missing; add `y: ...`"),
-        ("name: small", "name: a/b", ":1: name: 'a/b' is not accepted; "),
         ("grid:\n  model.n_layers: [1, 2]\n", "", ":1: an experiment has either a grid or a list of runs; give one"),
     ],
 )

