@@ -1,6 +1,7 @@
 import codecs
 import io
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -118,23 +119,56 @@ def test_a_name_with_brackets_is_a_file_before_it_is_a_glob(tmp_path):
     assert [str(path) for path in text_files.find_text_files([name])] == [name]
 
 
-@pytest.mark.parametrize("pattern", ["missing.txt", "*.txt"])
-def test_a_pattern_without_files_is_an_error(tmp_path, pattern):
-    with pytest.raises(DataError, match="no such file") as caught:
-        TextFilesCorpus([f"{tmp_path}/{pattern}"])
-    assert pattern in str(caught.value)
-    assert caught.value.exit_code == 3
+def nothing(path):
+    pass
 
 
-def test_a_folder_is_an_error(tmp_path):
-    with pytest.raises(DataError, match=r"is a folder; name the files in it: .*/\*.txt, or .*/\*\*/\*.txt with"):
-        TextFilesCorpus([str(tmp_path)])
+def unreadable(path):
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    path.write_text("x")
+    path.chmod(0)
 
 
-def test_a_pipe_is_an_error(tmp_path):
-    os.mkfifo(tmp_path / "a.txt")
-    with pytest.raises(DataError, match="is not a regular file"):
-        TextFilesCorpus([str(tmp_path / "a.txt")])
+@pytest.mark.parametrize(
+    ("make", "pattern", "error"),
+    [
+        (nothing, "a.txt", "a.txt: no such file (looked in "),
+        (nothing, "*.txt", "*.txt: no such file (looked in "),
+        (nothing, "a\0b", "a\\x00b: no such file (looked in "),
+        (nothing, "a" * 5000, "aaa"),
+        (nothing, "a.txt, b.txt", "write several files as a list: [a.txt, b.txt]"),
+        (nothing, "https://example.com/a.txt", "a file of the web is read by corpus.download"),
+        (nothing, "/dev/zero", "/dev/zero: is not a regular file"),
+        (Path.mkdir, "a.txt", "a.txt: is a folder; name the files in it: a.txt/*.txt, or a.txt/**/*.txt with"),
+        (os.mkfifo, "a.txt", "a.txt: is not a regular file"),
+        (os.mkfifo, "*.txt", "*.txt: no such file (looked in "),
+        (lambda path: path.symlink_to("absent.txt"), "a.txt", "a.txt: no such file"),
+        (lambda path: path.symlink_to(path.name), "a.txt", "a.txt: no such file"),
+        (unreadable, "a.txt", "a.txt: cannot be read (Permission denied)"),
+        (Path.touch, "a.txt", "a.txt: empty"),
+    ],
+)
+def test_what_is_no_text_file_is_refused(tmp_path, monkeypatch, make, pattern, error):
+    monkeypatch.chdir(tmp_path)
+    make(tmp_path / "a.txt")
+    with pytest.raises(DataError) as refused:
+        TextFilesCorpus([pattern])
+    assert error in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("system", "ours"),
+    [(PermissionError(13, "Permission denied"), DataError), (OSError(5, "Input/output error"), InputOutputError)],
+)
+def test_a_file_that_the_system_does_not_open_is_an_error(tmp_path, monkeypatch, system, ours):
+    def refuse(*_):
+        raise system
+
+    file = written(tmp_path, "a.txt", "x")
+    monkeypatch.setattr("pathlib.Path.open", refuse)
+    with pytest.raises(ours, match=f"cannot be read \\({system.strerror}\\)"):
+        TextFilesCorpus([file])
 
 
 def test_a_disk_that_fails_while_a_file_is_read_is_an_input_output_error(tmp_path, monkeypatch):
@@ -149,52 +183,37 @@ def test_a_disk_that_fails_while_a_file_is_read_is_an_input_output_error(tmp_pat
         documents(corpus, "train")
 
 
-def test_of_a_nul_and_a_wrong_byte_the_first_is_named(tmp_path):
-    for content, place in ((b"ab\0\xff", 2), (b"abc\xff\0", 3), (b"a\xf0\x9f\0", 1)):
-        with pytest.raises(DataError, match=f"byte {place}: "):
-            documents(TextFilesCorpus([written(tmp_path, "a.txt", content)], validation_fraction=0.01), "train")
+FAULTS = {
+    "NUL": (b"\0", 0),
+    "a byte that UTF-8 never uses": (b"\xff", 0),
+    "a character without its first byte": (b"\x80", 0),
+    "a character without its last byte": (b"\xe2\x82(", 0),
+    "half a surrogate pair": (b"\xed\xa0\x80", 0),
+    "a slash in two bytes": (b"\xc0\xaf", 0),
+    "beyond Unicode": (b"\xf4\x90\x80\x80", 0),
+    "a NUL before a wrong byte": (b"ab\0\xff", 2),
+    "a wrong byte before a NUL": (b"ab\xff\0", 2),
+    "half a character before a NUL": (b"a\xf0\x9f\0", 1),
+}
 
 
-def test_an_empty_file_is_an_error(tmp_path):
-    with pytest.raises(DataError, match="empty"):
-        TextFilesCorpus([written(tmp_path, "a.txt", "")])
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_an_unreadable_file_is_an_error(tmp_path):
-    file = written(tmp_path, "a.txt", "x")
-    os.chmod(file, 0)
-    with pytest.raises(DataError, match="cannot be read"):
-        TextFilesCorpus([file])
-
-
-def test_a_file_that_cannot_be_opened_is_an_error(tmp_path, monkeypatch):
-    file = written(tmp_path, "a.txt", "x")
-
-    def refuse(*_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("pathlib.Path.open", refuse)
-    with pytest.raises(DataError, match="cannot be read \\(Permission denied\\)"):
-        TextFilesCorpus([file])
-
-
-@pytest.mark.parametrize("position", [0, 1, 5, 63, 64, 65, 127, 190, 199])
-@pytest.mark.parametrize("fault", [b"\xff", b"\xc3(", b"\x80", b"\0", b"\xed\xa0\x80"])
-def test_what_is_no_text_is_an_error_with_its_place(tmp_path, monkeypatch, position, fault):
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_is_no_text_is_an_error_with_its_place(tmp_path, monkeypatch, fault):
+    """Also where a block ends, at byte 64, and where validation begins, near byte 180."""
     monkeypatch.setattr(text_files, "BLOCK_BYTES", 64)
-    content = bytearray("é".encode() * 100)
-    position -= position % 2  # between two characters
-    content[position:position] = fault
-    path = tmp_path / "a.txt"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=f"byte {position}: ") as caught:
-        list(read_text(ByteRange(path, 0, len(content))))
-    assert str(path) in str(caught.value)
+    wrong, n_good = FAULTS[fault]
+    for place in (0, 2, 62, 64, 66, 126, 176, 178, 180, 182, 184, 198, 200):
+        content = bytearray("é".encode() * 100)
+        content[place:place] = wrong
+        for separator in (None, "ééé"):
+            corpus = TextFilesCorpus([written(tmp_path, "a.txt", bytes(content))], separator=separator)
+            with pytest.raises(DataError, match=f"a.txt: not UTF-8 text at byte {place + n_good}: "):
+                [documents(corpus, split) for split in ("train", "validation")]
 
 
-def test_a_character_that_the_file_does_not_finish_is_an_error(tmp_path):
-    file = written(tmp_path, "a.txt", b"abc\xf0\x9f\x98")
+@pytest.mark.parametrize("n_missing", [1, 2, 3])
+def test_a_character_that_the_file_does_not_finish_is_an_error(tmp_path, n_missing):
+    file = written(tmp_path, "a.txt", b"abc" + "🦊".encode()[:-n_missing])
     with pytest.raises(DataError, match="byte 3: unexpected end"):
         documents(TextFilesCorpus([file], validation_fraction=0.9), "validation")
 
@@ -228,7 +247,7 @@ def test_identity_is_made_of_contents(tmp_path):
     assert TextFilesCorpus([str(tmp_path / "a.txt")], validation_fraction=0.5).identity != first
 
 
-def test_a_file_with_two_names_is_read_once_and_a_copy_is_told(tmp_path, monkeypatch):
+def test_a_file_with_two_names_is_read_once_and_a_note_names_a_copy(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     written(tmp_path, "a.txt", "text" * 9)
     (tmp_path / "b.txt").symlink_to("a.txt")
@@ -242,7 +261,7 @@ def test_a_file_with_two_names_is_read_once_and_a_copy_is_told(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("contents", "separator", "told"),
+    ("contents", "separator", "notes"),
     [
         (["a\n\nb", "c"], "\n\n", []),
         (["ab", "cd"], "@@", ["the separator '@@' occurs in none of the files: each is one document"]),
@@ -266,26 +285,14 @@ def test_a_file_with_two_names_is_read_once_and_a_copy_is_told(tmp_path, monkeyp
         ),
     ],
 )
-def test_a_separator_that_is_not_that_of_the_files_is_told(tmp_path, monkeypatch, contents, separator, told):
+def test_a_note_says_that_a_separator_is_not_that_of_the_files(tmp_path, monkeypatch, contents, separator, notes):
     monkeypatch.chdir(tmp_path)
     for i, content in enumerate(contents):
         written(tmp_path, f"{i}.txt", content)
-    assert TextFilesCorpus(["*.txt"], separator=separator).notes() == told
+    assert TextFilesCorpus(["*.txt"], separator=separator).notes() == notes
 
 
 def test_the_error_of_a_single_document_knows_the_line_ends_of_windows(tmp_path):
     file = written(tmp_path, "a.txt", "a\r\n\r\nb" * 9)
     with pytest.raises(DataError, match=r"a.txt end in \\r\\n: write corpus.separator='\"\\r\\n\\r\\n\"'$"):
         TextFilesCorpus([file], separator="\n\n")
-
-
-@pytest.mark.parametrize(
-    ("pattern", "fix"),
-    [
-        ("a.txt, b.txt", r"write several files as a list: \[a.txt, b.txt\]"),
-        ("https://example.com/a.txt", "a file of the web is read by corpus.download"),
-    ],
-)
-def test_names_that_are_no_files_are_explained(pattern, fix):
-    with pytest.raises(DataError, match=fix):
-        TextFilesCorpus([pattern])
