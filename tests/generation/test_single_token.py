@@ -19,7 +19,7 @@ from pellucid.generation.single_token import (
 )
 from pellucid.generation.slots import make_slots
 from pellucid.kernels.products import gains_from_packing, has_onednn
-from pellucid.model import attention
+from pellucid.model import attention, positions
 from pellucid.model.decoder import Decoder
 from pellucid.model.embeddings import TiedEmbeddings
 from pellucid.model.norms import LayerNorm
@@ -70,8 +70,18 @@ def test_under_autocast_products_are_computed_in_bfloat16():
 def test_the_settings_of_kernels_are_put_back():
     model = build_away_from_zero(tiny_config())
     assert torch.backends.mkldnn.enabled
-    SingleTokenDecoder(model)(torch.zeros(1, dtype=torch.long), model.new_state(1))
+    with torch.inference_mode():
+        SingleTokenDecoder(model)(torch.zeros(1, dtype=torch.long), model.new_state(1))
     assert torch.backends.mkldnn.enabled
+
+
+def test_a_table_made_while_a_text_was_written_serves_gradients_too():
+    """Tables of positions are shared by all models of a shape, and a tensor of inference mode has no gradient."""
+    positions._cos_and_sin.cache_clear()
+    model, token_1 = build_away_from_zero(tiny_config()), torch.zeros(1, dtype=torch.long)
+    with torch.inference_mode():
+        SingleTokenDecoder(model)(token_1, model.new_state(1))
+    assert SingleTokenDecoder(model)(token_1, model.new_state(1)).requires_grad
 
 
 def test_the_settings_of_kernels_are_put_back_by_the_last_of_several_threads():

@@ -152,6 +152,7 @@ def cos_and_sin(like_TI: Tensor, width: int, base: float) -> tuple[Tensor, Tenso
 
 
 @cache
+@torch.inference_mode(mode=False)  # or who asks first in inference mode would decide for those who need gradients
 def _cos_and_sin(n_positions: int, width: int, base: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """In the same order of operations as `clock_angles`, so that they are equal to the last bit."""
     speeds_I = torch.pow(base, torch.arange(0, width, 2, dtype=dtype, device="cpu").neg() / width)
