@@ -90,7 +90,7 @@ def sizes(step: Path) -> dict[str, float]:
     config = load_run_config(step.parent / "config.yaml")
     model = build_model(config.model, Tokenizer.load(step / "tokenizer.json").vocab_size)
     n_weights = sum(parameter.numel() for parameter in model.parameters())
-    adapt(model, config)
+    adapt(model, config.quantization, config.adapter)
     n_trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     return {"trained parameters": n_trained, "of all (%)": 100 * n_trained / n_weights}
 

@@ -100,7 +100,7 @@ class Base:
         if self.quantization != "none":
             quantize(model, self.quantization)
         load_first_weights(model, self.weights, config.seed, str(self.directory))
-        adapt(model, config)
+        adapt(model, config.quantization, config.adapter)
 
 
 def load_trained_model(step_directory: Path) -> TrainedModel:
@@ -237,7 +237,7 @@ def _build(checkpoint: Checkpoint, directory: Path, above: tuple[Path, ...] = ()
         base = find_base(config.base_run[0], checkpoint.state.base_sha256, directory)
         base_in(base, (*above, directory)).load_into(model, config)
     else:
-        adapt(model, config)
+        adapt(model, config.quantization, config.adapter)
     load_model_tensors(model, checkpoint.model, where)
     state = checkpoint.state
     return TrainedModel(config, tokenizer, model.eval(), state.step, state.data_fingerprint)

@@ -76,7 +76,7 @@ def test_a_shipped_run_optimizes_each_of_its_parameters_and_schedules_each_of_it
     config = load_run_config(path)
     assert config.name == path.stem
     model = without_memory(config)
-    adapt(model, config)
+    adapt(model, config.quantization, config.adapter)
     optimizers = build_optimizers(config.optimizer, model, resolve_precision("cpu", "fp32"))
     optimized = [each for optimizer in optimizers for group in optimizer.param_groups for each in group["params"]]
     assert set(map(id, optimized)) == {id(each) for each in model.parameters() if each.requires_grad}

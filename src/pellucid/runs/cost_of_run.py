@@ -27,7 +27,7 @@ def cost_of_run(config: RunConfig, vocab_size: int, precision: Precision) -> Run
         with FakeTensorMode(), precision.device:
             model = build_model(model_config, vocab_size)
             cost = count_cost(model)
-            adapt(model, config)
+            adapt(model, config.quantization, config.adapter)
             recompute_activations(model.blocks, train.gradient_checkpointing)
             chosen = build_optimizers(config.optimizer, model, precision)
             works_and_memory = measure_update(model, chosen, precision, batch_size=config.rows_per_micro_batch)
