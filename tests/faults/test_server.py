@@ -82,24 +82,13 @@ WRONG_OF_THE_PAGE: list[tuple[str, Json | None]] = [  # None: GET
     ("/api/truth", {**TRACE, "\ud83e": 1}),
 ]
 FOREIGN_HOSTS = [
-    "evil.example",
-    "10.0.0.1:80",
-    "127.0.0.1.evil.example",
-    "169.254.169.254",
-    "localhost.evil.example:80",
+    *("evil.example", "10.0.0.1:80", "127.0.0.1.evil.example", "169.254.169.254", "localhost.evil.example:80", ""),
+    *("[::1].evil.com:1", "127.0.0.1:1, evil.com", "[::1", "127.0.0.1:1:2", "localhost:x", "::1", "localhost@evil.com"),
 ]
-FOREIGN_HOSTS += [
-    "[::1].evil.com:1",
-    "127.0.0.1:1, evil.com",
-    "[::1",
-    "127.0.0.1:1:2",
-    "localhost:x",
-    "::1",
-    "a@b.com",
-    "",
+FOREIGN_ORIGINS = [
+    *("http://evil.example", "http://localhost.evil.example", "http://localhost:3000", "https://localhost"),
+    *("x://localhost", "localhost", "://localhost", "null", ""),
 ]
-FOREIGN_ORIGINS = ["http://evil.example", "http://localhost.evil.example", "http://localhost:3000", "https://localhost"]
-FOREIGN_ORIGINS += ["x://localhost", "localhost", "://localhost", "null", ""]
 EDGES = [5e-324, 1e-300, 1e-46, 1.4e-45, 1e-38, 1e-7, 0.5, 1 - 2**-53, 1]  # of what float32 can hold, and beyond
 EXTREME: dict[str, list[float]] = {  # valid all the same
     "temperature": [0, *EDGES, 100],

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -19,6 +19,7 @@ from pellucid.inspection.attribution import what_decides
 from pellucid.inspection.build import fables_of, scores_of_run
 from pellucid.inspection.explain import beginning_that_fits
 from pellucid.inspection.explain_truth import truth_of_text
+from pellucid.inspection.trace import Trace
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.app import make_app
 from pellucid.web.descriptions import NOT_BEGUN
@@ -44,25 +45,20 @@ def address(fables_run: Path) -> Iterator[str]:
         yield f"http://{host}:{port}/"
 
 
-@pytest.fixture(scope="module")
-def window(browser: Browser, address: str) -> Iterator[Page]:
-    """A window for many journeys, whose page is complete: it has heard of the run and measured its parts."""
+def show(page: Page, **state: object) -> Page:
+    """The page with the view of an address, whatever it showed before, once it is drawn."""
+    said = {key: json.dumps(each) if isinstance(each, bool) else str(each) for key, each in state.items()}
+    page.evaluate(CHANGE_OF_ADDRESS, said)
+    return settled(page)
+
+
+@pytest.fixture
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    """A window whose page is complete: it has heard of the run and measured its parts."""
     with watched(browser, address) as page:
         page.wait_for_function("() => microscope.metrics.fables && microscope.samples.fables")
         page.wait_for_selector("[data-row='1.1']")
         yield page
-
-
-@pytest.fixture
-def show(window: Page):
-    """Shows the view of an address in that window, whatever was shown before, and waits until it is drawn."""
-
-    def shown(**state: object) -> Page:
-        said = {key: json.dumps(each) if isinstance(each, bool) else str(each) for key, each in state.items()}
-        window.evaluate(CHANGE_OF_ADDRESS, said)
-        return settled(window)
-
-    return shown
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +92,8 @@ def likeliest(run: Run, ids: list[int]) -> int:
     return int(run.model(torch.tensor([ids]))[0, -1].argmax())
 
 
-def test_every_number_about_a_text_is_torchs_or_the_grammars(show, run, text, address):
-    page = show(text=text, head="0.1", other="fables@2", top_k=0)
+def test_every_number_about_a_text_is_torchs_or_the_grammars(page, run, text, address):
+    show(page, text=text, head="0.1", other="fables@2", top_k=0)
     assert "default-src 'self'" in page.request.get(address).headers["content-security-policy"]
     traced, truth = run.trace(text), truth_of_text(fables_of(run.trained, "test"), run.tokenizer, text)
     surprise = surprise_of(traced)
@@ -107,84 +103,36 @@ def test_every_number_about_a_text_is_torchs_or_the_grammars(show, run, text, ad
     close(values(page, "#part-text .token", "data-floor")[1:], floor)
     close(value(page, "surprise"), surprise.mean())
     close(value(page, "excess"), (surprise - floor).mean())
-
-    # The first screen
-    for layer, head in torch.cartesian_prod(*map(torch.arange, traced.attention.shape[:2])).tolist():
-        close(value(page, f"machine {layer}.{head}"), traced.attention[layer, head, -1].max())
-    p, ids = traced.logits[-1, -1].softmax(-1).topk(5)
-    close(torch.tensor([value(page, f"machine p {id_}") for id_ in ids.tolist()]), p)
-    so_far = page.locator("#part-machine .so-far").all_text_contents()
-    best = traced.logits[:, -1].softmax(-1).max(-1).values
-    assert [float(said.rpartition(" ")[2].strip("%")) for said in so_far] == pytest.approx(
-        (100 * best).tolist(), abs=0.1
-    )
-
-    # Attention
-    weights_TS = traced.attention[0, 1]
-    box, n = page.locator("#part-attention .map").bounding_box(), len(weights_TS)
-    page.locator("#part-attention .map").hover(position={"x": 2.5 * box["width"] / n, "y": 5.5 * box["height"] / n})
-    close(value(page, "weight"), weights_TS[5, 2])
-    for axis, place in (("rows", 5), ("columns", 2)):
-        named = page.text_content(f".names.{axis} .here")
-        assert named == run.tokenizer.decode([traced.ids[place]]).replace(" ", "␣")
-    close(value(page, "least_sum"), weights_TS.sum(-1).min())
-    close(value(page, "most_sum"), weights_TS.sum(-1).max())
-    for name, score in scores_of_run(run.trained)[1].scores.items():
-        close(value(page, f"score {name}"), score)
-
-    # The logit lens
-    logits_NTV = traced.logits
-    n, t = (values(page, ".cell", f"data-{name}").long() for name in ("point", "place"))
-    log_q = logits_NTV.log_softmax(-1)
-    best = logits_NTV.softmax(-1).max(-1)
-    assert torch.equal(values(page, ".cell", "data-id").long(), best.indices[n, t])
-    close(values(page, ".cell"), best.values[n, t])
-    close(values(page, ".cell", "data-kl"), (log_q[-1].exp() * (log_q[-1] - log_q)).sum(-1)[n, t])
-    page.click(f".cell[data-point='1'][data-place='{t.max()}']")
-    settled(page)
-    close(value(page, "kl_end"), (log_q[-1, -1].exp() * (log_q[-1, -1] - log_q[1, -1])).sum())
-    ids = values(page, "#part-lens .likeliest li", "data-id").long()
-    close(values(page, "#part-lens .likeliest li"), logits_NTV[1, -1].softmax(-1)[ids])
-
+    assert_first_screen(page, traced)
+    assert_attention(page, run, traced)
+    assert_lens(page, traced.logits)
     for bars, numbers in (
         ("#part-lens .bar.model", "#part-lens .likeliest li"),
         ("#part-compare li .bar.A", "#part-compare .number[data-side=A]"),
     ):
         widths = page.eval_on_selector_all(bars, "all => all.map((e) => parseFloat(e.style.width) / 100)")
         close(torch.tensor(widths), values(page, numbers))
+    assert_sliders(page, traced.logits[-1, -1:])
 
-
-def test_a_click_on_a_token_moves_every_panel_there_and_arrow_keys_move_on(show, run, text):
-    page = show(text=text, head="1.0", inside=True)
+    # A click on a token moves every panel there, and arrow keys move on
+    show(page, text=text, head="1.0", inside=True)
     page.click("#part-text .token[data-place='3']")
     settled(page)
-    traced = run.trace(text)
-    logits_NV, row_S = traced.logits[:, 3], traced.attention[1, 0, 3]
-
-    places = values(page, "#part-attention .source", "data-place").long()
-    close(values(page, "#part-attention .source"), row_S[places])
+    assert_next_token(page, traced.logits[-1, 3].double(), truth.distributions[3])
+    row_S = traced.attention[1, 0, 3]
+    close(values(page, "#part-attention .source"), row_S[values(page, "#part-attention .source", "data-place").long()])
     close(value(page, "row_sum"), 1.0)
-    ids = values(page, CANDIDATES, "data-id").long()
-    close(values(page, OF_THE_MODEL, "data-raw"), logits_NV[-1].softmax(-1)[ids])
-    p = truth_of_text(fables_of(run.trained, "test"), run.tokenizer, text).distributions[3]
-    close(values(page, "#part-next [data-name=truth]"), torch.tensor([p.get(int(id_), 0.0) for id_ in ids]))
-    true_p = torch.tensor(list(p.values()), dtype=torch.float64)
-    log_q = logits_NV[-1].double().log_softmax(-1)[list(p)]
-    close(value(page, "kl"), (true_p * (true_p.log() - log_q)).sum())
-    close(value(page, "kl_truth"), (true_p * (true_p.log() - log_q)).sum())
-    close(value(page, "entropy"), -(true_p * true_p.log()).sum())
     for step in traced.inside(1):
         if step.values.dim() == 2:
             [mean] = values(page, f"[data-step='{step.sublayer} {step.name}'] [data-name^=mean]")
             close(mean, step.values[3].mean())
-
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
     settled(page)
     assert_expects(page, traced.logits[-1, 1].softmax(-1))
 
-    # A place that is left before its logits have come keeps no panel waiting.
+    # A place that is left before its logits have come keeps no panel waiting
     page.evaluate("""async () => {
         const { source, store } = microscope;
         const { logits } = source;
@@ -200,10 +148,61 @@ def test_a_click_on_a_token_moves_every_panel_there_and_arrow_keys_move_on(show,
     assert page.evaluate("microscope.logits.at === microscope.trace.ids.length - 1")
 
 
-def test_the_sliders_act_on_the_logits_as_sampling_does(show, run, text):
-    logits_1V = run.trace(text).logits[-1, -1:]
-    for temperature, top_k, top_p in ((0.5, 0, 1), (1.3, 7, 1), (1, 0, 0.4), (0.8, 20, 0.75), (0, 0, 1)):
-        page = show(text=text)
+def assert_first_screen(page: Page, traced: Trace) -> None:
+    for layer, head in torch.cartesian_prod(*map(torch.arange, traced.attention.shape[:2])).tolist():
+        close(value(page, f"machine {layer}.{head}"), traced.attention[layer, head, -1].max())
+    p, ids = traced.logits[-1, -1].softmax(-1).topk(5)
+    close(torch.tensor([value(page, f"machine p {id_}") for id_ in ids.tolist()]), p)
+    so_far = page.locator("#part-machine .so-far").all_text_contents()
+    best = traced.logits[:, -1].softmax(-1).max(-1).values
+    assert [float(said.rpartition(" ")[2].strip("%")) for said in so_far] == pytest.approx(
+        (100 * best).tolist(), abs=0.1
+    )
+
+
+def assert_attention(page: Page, run: Run, traced: Trace) -> None:
+    weights_TS = traced.attention[0, 1]
+    box, n = page.locator("#part-attention .map").bounding_box(), len(weights_TS)
+    page.locator("#part-attention .map").hover(position={"x": 2.5 * box["width"] / n, "y": 5.5 * box["height"] / n})
+    close(value(page, "weight"), weights_TS[5, 2])
+    for axis, place in (("rows", 5), ("columns", 2)):
+        named = page.text_content(f".names.{axis} .here")
+        assert named == run.tokenizer.decode([traced.ids[place]]).replace(" ", "␣")
+    close(value(page, "least_sum"), weights_TS.sum(-1).min())
+    close(value(page, "most_sum"), weights_TS.sum(-1).max())
+    for name, score in scores_of_run(run.trained)[1].scores.items():
+        close(value(page, f"score {name}"), score)
+
+
+def assert_lens(page: Page, logits_NTV: torch.Tensor) -> None:
+    n, t = (values(page, ".cell", f"data-{name}").long() for name in ("point", "place"))
+    log_q = logits_NTV.log_softmax(-1)
+    best = logits_NTV.softmax(-1).max(-1)
+    assert torch.equal(values(page, ".cell", "data-id").long(), best.indices[n, t])
+    close(values(page, ".cell"), best.values[n, t])
+    close(values(page, ".cell", "data-kl"), (log_q[-1].exp() * (log_q[-1] - log_q)).sum(-1)[n, t])
+    page.click(f".cell[data-point='1'][data-place='{t.max()}']")
+    settled(page)
+    close(value(page, "kl_end"), (log_q[-1, -1].exp() * (log_q[-1, -1] - log_q[1, -1])).sum())
+    ids = values(page, "#part-lens .likeliest li", "data-id").long()
+    close(values(page, "#part-lens .likeliest li"), logits_NTV[1, -1].softmax(-1)[ids])
+
+
+def assert_next_token(page: Page, logits_V: torch.Tensor, truth: Mapping[int, float]) -> None:
+    """Part 5 shows what the model expects beside the truth, and how far apart they are."""
+    ids = values(page, CANDIDATES, "data-id").long()
+    close(values(page, OF_THE_MODEL, "data-raw"), logits_V.softmax(-1)[ids])
+    close(values(page, "#part-next [data-name=truth]"), torch.tensor([truth.get(int(id_), 0.0) for id_ in ids]))
+    true_p = torch.tensor(list(truth.values()), dtype=torch.float64)
+    kl = (true_p * (true_p.log() - logits_V.log_softmax(-1)[list(truth)])).sum()
+    close(value(page, "kl"), kl)
+    close(value(page, "kl_truth"), kl)
+    close(value(page, "entropy"), -(true_p * true_p.log()).sum())
+
+
+def assert_sliders(page: Page, logits_1V: torch.Tensor) -> None:
+    """They act on the logits as sampling does."""
+    for temperature, top_k, top_p in ((1.3, 7, 1), (0.8, 20, 0.75), (0, 0, 1)):
         for name, chosen in {"temperature": temperature, "top_k": top_k, "top_p": top_p}.items():
             page.fill(f"#slider-{name}", str(chosen))
         settled(page)
@@ -215,8 +214,6 @@ def test_the_sliders_act_on_the_logits_as_sampling_does(show, run, text):
             expected_V[ids_1C[0]] = keep_top_p(apply_temperature(logits_1C, temperature), top_p).softmax(-1)[0]
         assert_expects(page, expected_V)
         close(value(page, "left"), (expected_V > 0).sum())
-
-    page = show(text=text)
     page.fill("#machine-temperature", "0.5")  # the same slider on the first screen
     settled(page)
     assert page.input_value("#slider-temperature") == "0.5"
@@ -225,41 +222,99 @@ def test_the_sliders_act_on_the_logits_as_sampling_does(show, run, text):
 
 
 def test_the_words_that_decide_are_outlined_and_attention_opens_on_the_head_that_looks_there(
-    show, run, fables_run, browser, address, text
+    browser, address, run, fables_run, text
 ):
-    corpus, length = run.trained.corpus(), run.model.context_length
-    example = next(each for each in Runs([fables_run]).examples("fables@4") if each["skill"] == "recall")["text"]
-    places = what_decides(corpus.language, run.tokenizer, example)[-1]
-    page = show(text=example)
-    expect(page.locator("#part-machine .decides")).to_have_count(min(len(places), 2))  # however far back they are
-    page.click("#part-machine .decides button >> nth=-1")
-    assert page.evaluate("microscope.state.at") in places
-
-    fable = beginning_that_fits(run.tokenizer, next(corpus.pieces("validation")).text, length - 1)
-    decided = enumerate(what_decides(corpus.language, run.tokenizer, fable))
-    at, places = next((t, places) for t, places in decided if places)
-    page = show(text=fable, at=at, head="1.1")
-    page.wait_for_selector(".seen .decides", state="attached")
-    is_outlined = page.eval_on_selector_all(".seen span", "all => all.map((e) => e.classList.contains('decides'))")
-    assert [s for s, outlined in enumerate(is_outlined) if outlined] == places
-    close(value(page, "on_deciding"), run.trace(fable).attention[1, 1, at, places].sum())
-
     weights_HS = run.trace(text).attention[:, :, -1].flatten(0, 1)
     places = [s for s in range(weights_HS.size(1)) if s % 4]
     shares_H = weights_HS[:, places].sum(-1)
     best = f"{int(shares_H.argmax()) // 2}.{int(shares_H.argmax()) % 2}"
-    page = browser.new_page(viewport=LAPTOP)
-    page.route("**/api/deciding", lambda route: route.fulfill(json={"places": [places] * weights_HS.size(1)}))
-    page.goto(f"{address}#{urlencode({'text': text})}")
-    card = page.locator(f".thumbs [aria-selected=true][data-head='{best}']")
-    expect(card).to_contain_text(f"{shares_H.max():.1%} on the outlined")
-    page.keyboard.press(".")
-    expect(page.locator(".thumbs [aria-selected=true]")).not_to_have_attribute("data-head", best)
-    page.close()
+    with watched(browser, "", "about:blank") as page:
+        page.route("**/api/deciding", lambda route: route.fulfill(json={"places": [places] * weights_HS.size(1)}))
+        page.goto(f"{address}#{urlencode({'text': text})}")
+        card = page.locator(f".thumbs [aria-selected=true][data-head='{best}']")
+        expect(card).to_contain_text(f"{shares_H.max():.1%} on the outlined")
+        page.keyboard.press(".")
+        expect(page.locator(".thumbs [aria-selected=true]")).not_to_have_attribute("data-head", best)
+        page.unroute("**/api/deciding")
+
+        corpus, length = run.trained.corpus(), run.model.context_length
+        example = next(each for each in Runs([fables_run]).examples("fables@4") if each["skill"] == "recall")["text"]
+        places = what_decides(corpus.language, run.tokenizer, example)[-1]
+        show(page, text=example)
+        expect(page.locator("#part-machine .decides")).to_have_count(min(len(places), 2))  # however far back they are
+        page.click("#part-machine .decides button >> nth=-1")
+        assert page.evaluate("microscope.state.at") in places
+
+        fable = beginning_that_fits(run.tokenizer, next(corpus.pieces("validation")).text, length - 1)
+        decided = enumerate(what_decides(corpus.language, run.tokenizer, fable))
+        at, places = next((t, places) for t, places in decided if places)
+        show(page, text=fable, at=at, head="1.1")
+        page.wait_for_selector(".seen .decides", state="attached")
+        is_outlined = page.eval_on_selector_all(".seen span", "all => all.map((e) => e.classList.contains('decides'))")
+        assert [s for s, outlined in enumerate(is_outlined) if outlined] == places
+        close(value(page, "on_deciding"), run.trace(fable).attention[1, 1, at, places].sum())
 
 
-def test_a_step_inside_a_layer_is_told_as_its_model_computes_it(show, text):
-    page = show(text=text, inside=True)
+def test_what_is_switched_off_is_off_in_every_panel_and_costs_what_the_run_says(page, run, text, fables_run):
+    show(page, text=text)
+    # The table was measured without asking, and its rows are switches
+    assert json.loads((fables_run / "parts.json").read_text())
+    table = run.knock_out(fables=int(value(page, "fables")))
+    skills = [skill for skill, nats in table.intact.items() if nats]  # those that occur in these fables
+
+    for row, part in zip(table.rows, ["0.0", "0.1", "a0", "f0", "1.0", "1.1", "a1", "f1"], strict=True):
+        means = [estimate.mean for estimate in (*(row.by_skill[skill] for skill in skills), row.all)]
+        close(values(page, f"[data-row='{part}'] td"), torch.tensor(means))
+    for head in run.heads(fables=table.n_documents).attribution.heads:
+        looks = torch.tensor([share.mean for skill, share in head.looks.items() if skill in skills])
+        close(values(page, f"[data-row='{head.layer}.{head.head}'] .looks"), looks)
+    page.click("[data-row='1.1'] button")
+    settled(page)
+    assert page.get_attribute(".switches [data-part='1.1']", "aria-checked") == "false"
+    page.click("#all-on")
+    settled(page)
+
+    page.click("[data-part='1.0']")
+    page.click("[data-part='f0']")
+    settled(page)
+    without = run.trace(text, knock_out=[("head", 1, 0), ("feed_forward", 0)]).logits[-1, -1].softmax(-1)
+    assert_expects(page, without)
+    whole_V = run.trace(text).logits[-1, -1].softmax(-1)
+    ids = values(page, CANDIDATES, "data-id").long()
+    close(values(page, "#part-next [data-name=base]"), whole_V[ids])
+    assert "without head 1.0, feed-forward 0" in page.inner_text("#status")
+    assert page.locator("#part-machine button.off").get_attribute("aria-label").startswith("Head 1.0")
+    assert page.locator("#part-machine .stage.off .title").text_content() == "Feed-forward"
+    page.click("#all-on")
+    settled(page)
+    assert_expects(page, whole_V)
+
+    show(page, text=text, off="0.1")
+    other = text.replace("old", "low")
+    assert len(run.tokenizer.encode(other)) == len(run.tokenizer.encode(text))
+    page.fill("#instead", other)
+    page.press("#instead", "Tab")
+    settled(page)
+    assert page.inner_text("#status") == "step 4, patched head 0.1"
+    assert_expects(page, run.trace(text, patch={("head", 0, 1): run.trace(other)}).logits[-1, -1].softmax(-1))
+
+    story = "This is the story of Otto, a plump and wise fox who lived by a wide river. Everyone knew"
+    show(page, text=story)
+    ids = run.trace(story).ids
+    page.evaluate(f"""() => {{
+        const [text, swap] = [microscope.state.text, {{ from: "Otto", to: "Olive", text: "{story}" }}];
+        microscope.deciding = {{ text, places: Array({len(ids)}).fill([6]), swap }};
+        microscope.trace.attention.values.fill(1); // whatever the model of this test looks at
+        microscope.draw();
+    }}""")
+    page.click("#swap")
+    assert page.evaluate("microscope.state.off") != ""
+    expect(page.locator("#swap-back")).to_have_text("Put Otto back")
+    page.click("#swap-back")
+    assert page.evaluate("microscope.state.off + microscope.state.instead") == ""
+
+    # A step inside a layer is told as its model computes it
+    show(page, text=text, inside=True)
     said = page.locator(".step > p.small:not(.muted)")
     expect(said.nth(1)).to_contain_text("brought to mean 0 and variance 1")
     page.evaluate("""() => {
@@ -306,66 +361,66 @@ def read(page: Page, text: str) -> None:
     assert page.input_value("#machine-text") == text
 
 
-def test_whoever_types_and_clicks_fast_loses_nothing(browser, address, run, text):
-    """A window of its own: at the end its server is slow, and its clock stands still."""
-    with watched(browser, address, f"#{urlencode({'text': text})}") as page:
-        settled(page).evaluate(WATCH_DRAWING)
-        page.focus("#machine-text")
-        page.keyboard.press("Control+End")
-        page.keyboard.type("!")
-        settled(page)
-        seen = page.evaluate("seen")
-        _, before, _ = seen[0]  # the letter is there, and its trace is not
-        assert [True, "!", before] in seen  # the parts out of sight wait
-        assert seen[-1] == [False, "!", "!"]
+def test_whoever_types_and_clicks_fast_loses_nothing(page, run, text):
+    """At the end the server is slow, and the clock stands still."""
+    show(page, text=text)
+    page.evaluate(WATCH_DRAWING)
+    page.focus("#machine-text")
+    page.keyboard.press("Control+End")
+    page.keyboard.type("!")
+    settled(page)
+    seen = page.evaluate("seen")
+    _, before, _ = seen[0]  # the letter is there, and its trace is not
+    assert [True, "!", before] in seen  # the parts out of sight wait
+    assert seen[-1] == [False, "!", "!"]
 
-        page.fill("#machine-text", f"{text} and")  # on the first screen, for the whole page
-        settled(page)
-        assert page.input_value("#text") == f"{text} and"
-        close(value(page, "tokens"), len(run.trace(f"{text} and").ids) - 1)
-        page.evaluate("text => microscope.store.set({ text, temperature: 0 })", text)
-        settled(page).click("#add-token")
-        settled(page)
-        best = int(run.trace(text).logits[-1, -1].argmax())
-        assert page.input_value("#machine-text") == text + run.tokenizer.decode([best])
+    page.fill("#machine-text", f"{text} and")  # on the first screen, for the whole page
+    settled(page)
+    assert page.input_value("#text") == f"{text} and"
+    close(value(page, "tokens"), len(run.trace(f"{text} and").ids) - 1)
+    page.evaluate("text => microscope.store.set({ text, temperature: 0 })", text)
+    settled(page).click("#add-token")
+    settled(page)
+    best = int(run.trace(text).logits[-1, -1].argmax())
+    assert page.input_value("#machine-text") == text + run.tokenizer.decode([best])
 
-        page.evaluate("text => microscope.store.set({ text, temperature: 1, top_k: 1 })", text)
-        settled(page).evaluate(SLOW_SERVER)
-        typed = f"{text} and then"
-        ids = run.trace(typed).ids
-        for _ in range(3):
-            ids.append(likeliest(run, ids))
-        page.fill("#machine-text", typed)
-        for _ in range(3):  # before the trace of what was typed is there
-            page.click("#add-token")
-        assert page.input_value("#machine-text") == typed
-        read(page, run.tokenizer.decode(ids[1:]))
-        for _ in range(2):
-            page.click("#rewind")
-        read(page, run.tokenizer.decode(ids[1:-2]))
-
-        page.fill("#machine-text", f"{text} and")
+    page.evaluate("text => microscope.store.set({ text, temperature: 1, top_k: 1 })", text)
+    settled(page).evaluate(SLOW_SERVER)
+    typed = f"{text} and then"
+    ids = run.trace(typed).ids
+    for _ in range(3):
+        ids.append(likeliest(run, ids))
+    page.fill("#machine-text", typed)
+    for _ in range(3):  # before the trace of what was typed is there
         page.click("#add-token")
-        page.fill("#machine-text", f"{text} or")  # typed over: the click is forgotten
-        all_is_answered = "text => isReadAfterAnswers(text) && document.querySelector('main[aria-busy=false]')"
-        page.wait_for_function(all_is_answered, arg=f"{text} or")
-        assert page.input_value("#machine-text") == f"{text} or"
+    assert page.input_value("#machine-text") == typed
+    read(page, run.tokenizer.decode(ids[1:]))
+    for _ in range(2):
+        page.click("#rewind")
+    read(page, run.tokenizer.decode(ids[1:-2]))
 
-        page.clock.install(time=0)
-        page.clock.pause_at(100_000)
-        stages = page.locator("#part-machine .stage")
-        page.locator("#pass").dispatch_event("click")  # a pass lights each part in its order, and then stops
-        for n in range(1, stages.count() + 1):
-            assert stages.evaluate_all("all => all.map((each) => each.classList.contains('lit'))") == [
-                i < n for i in range(stages.count())
-            ]
-            assert page.locator(".caption").text_content() == stages.nth(n - 1).get_attribute("data-says")
-            page.clock.run_for(PAUSE)
-        assert page.locator("#part-machine .lit").count() == 0
+    page.fill("#machine-text", f"{text} and")
+    page.click("#add-token")
+    page.fill("#machine-text", f"{text} or")  # typed over: the click is forgotten
+    all_is_answered = "text => isReadAfterAnswers(text) && document.querySelector('main[aria-busy=false]')"
+    page.wait_for_function(all_is_answered, arg=f"{text} or")
+    assert page.input_value("#machine-text") == f"{text} or"
+
+    page.clock.install(time=0)
+    page.clock.pause_at(100_000)
+    stages = page.locator("#part-machine .stage")
+    page.locator("#pass").dispatch_event("click")  # a pass lights each part in its order, and then stops
+    for n in range(1, stages.count() + 1):
+        assert stages.evaluate_all("all => all.map((each) => each.classList.contains('lit'))") == [
+            i < n for i in range(stages.count())
+        ]
+        assert page.locator(".caption").text_content() == stages.nth(n - 1).get_attribute("data-says")
+        page.clock.run_for(PAUSE)
+    assert page.locator("#part-machine .lit").count() == 0
 
 
-def test_tokens_are_added_and_taken_back_and_the_page_says_why_none_can_be(show, run, text):
-    page = show(text=text, top_k=1)
+def test_tokens_are_added_and_taken_back_and_the_page_says_why_none_can_be(page, run, text):
+    show(page, text=text, top_k=1)
     page.click("#sample")
     settled(page)
     best = run.tokenizer.decode([likeliest(run, run.trace(text).ids)])
@@ -386,7 +441,7 @@ def test_tokens_are_added_and_taken_back_and_the_page_says_why_none_can_be(show,
     expect(refused).to_be_hidden()
 
     # A full context, from an earlier token on
-    page, said = show(text=text * 20), ""
+    page, said = show(page, text=text * 20), ""
     ends = re.compile(r"^The model (reads 256 tokens at most|ends the text here)\.$")
     while "256" not in said:  # it may draw the end of the text before
         page.evaluate("document.querySelector('.said').textContent = ''")
@@ -400,7 +455,7 @@ def test_tokens_are_added_and_taken_back_and_the_page_says_why_none_can_be(show,
     expect(page.locator("#text")).to_have_value(run.tokenizer.decode([*ids[1:], likeliest(run, ids)]))
 
     # A token that is only a part of a character
-    page = show(text=text)
+    show(page, text=text)
     page.evaluate("window.random = Math.random; Math.random = () => 0")  # the likeliest, which is not the end
     page.evaluate("window.bytes = microscope.model.bytes; microscope.model.bytes = bytes.map(() => 'c3')")
     page.click("#write")
@@ -411,15 +466,14 @@ def test_tokens_are_added_and_taken_back_and_the_page_says_why_none_can_be(show,
     settled(page)
     page.evaluate("Math.random = random")
 
-
-def test_of_a_long_text_only_as_much_is_read_sent_and_shown_as_there_is_room_for(show, run, text):
-    page = show(text=f"{text} {text}")
+    # Of a long text, only as much as there is room for is read, sent and shown
+    show(page, text=f"{text} {text}")
     n_tokens = len(run.trace(f"{text} {text}").ids)
     named = page.eval_on_selector_all(".names.rows span:not(.extra)", "all => all.map((e) => Number(e.dataset.place))")
     assert page.locator(".names.rows span").count() >= n_tokens / 3
     assert named == list(range(0, n_tokens, named[1]))  # every second or third
 
-    page = show(text=text * 60)
+    show(page, text=text * 60)
     refused = page.locator("#part-machine .refused")
     expect(refused).to_have_text("The model reads 256 tokens at most.")
     assert page.locator("#text").bounding_box()["height"] <= LAPTOP["height"] / 2
@@ -434,69 +488,8 @@ def test_of_a_long_text_only_as_much_is_read_sent_and_shown_as_there_is_room_for
     assert page.input_value("#text") == "x" * 14_999
 
 
-def test_what_is_switched_off_is_off_in_every_panel_and_may_give_what_it_gave_for_another_text(show, run, text):
-    page = show(text=text)
-    page.click("[data-part='1.0']")
-    page.click("[data-part='f0']")
-    settled(page)
-    without = run.trace(text, knock_out=[("head", 1, 0), ("feed_forward", 0)]).logits[-1, -1].softmax(-1)
-    assert_expects(page, without)
-    whole_V = run.trace(text).logits[-1, -1].softmax(-1)
-    ids = values(page, CANDIDATES, "data-id").long()
-    close(values(page, "#part-next [data-name=base]"), whole_V[ids])
-    assert "without head 1.0, feed-forward 0" in page.inner_text("#status")
-    assert page.locator("#part-machine button.off").get_attribute("aria-label").startswith("Head 1.0")
-    assert page.locator("#part-machine .stage.off .title").text_content() == "Feed-forward"
-    page.click("#all-on")
-    settled(page)
-    assert_expects(page, whole_V)
-
-    page = show(text=text, off="0.1")
-    other = text.replace("old", "low")
-    assert len(run.tokenizer.encode(other)) == len(run.tokenizer.encode(text))
-    page.fill("#instead", other)
-    page.press("#instead", "Tab")
-    settled(page)
-    assert page.inner_text("#status") == "step 4, patched head 0.1"
-    assert_expects(page, run.trace(text, patch={("head", 0, 1): run.trace(other)}).logits[-1, -1].softmax(-1))
-
-    story = "This is the story of Otto, a plump and wise fox who lived by a wide river. Everyone knew"
-    page = show(text=story)
-    ids = run.trace(story).ids
-    page.evaluate(f"""() => {{
-        const [text, swap] = [microscope.state.text, {{ from: "Otto", to: "Olive", text: "{story}" }}];
-        microscope.deciding = {{ text, places: Array({len(ids)}).fill([6]), swap }};
-        microscope.trace.attention.values.fill(1); // whatever the model of this test looks at
-        microscope.draw();
-    }}""")
-    page.click("#swap")
-    assert page.evaluate("microscope.state.off") != ""
-    expect(page.locator("#swap-back")).to_have_text("Put Otto back")
-    page.click("#swap-back")
-    assert page.evaluate("microscope.state.off + microscope.state.instead") == ""
-
-
-def test_the_table_of_knock_outs_is_that_of_the_run_and_its_rows_are_switches(show, run, text, fables_run):
-    """Measured without asking, for the checkpoint with which the page opened."""
-    page = show(text=text)
-    page.wait_for_selector("[data-row='1.1']")
-    assert json.loads((fables_run / "parts.json").read_text())
-    table = run.knock_out(fables=int(value(page, "fables")))
-    skills = [skill for skill, nats in table.intact.items() if nats]  # those that occur in these fables
-
-    for row, part in zip(table.rows, ["0.0", "0.1", "a0", "f0", "1.0", "1.1", "a1", "f1"], strict=True):
-        means = [estimate.mean for estimate in (*(row.by_skill[skill] for skill in skills), row.all)]
-        close(values(page, f"[data-row='{part}'] td"), torch.tensor(means))
-    for head in run.heads(fables=table.n_documents).attribution.heads:
-        looks = torch.tensor([share.mean for skill, share in head.looks.items() if skill in skills])
-        close(values(page, f"[data-row='{head.layer}.{head.head}'] .looks"), looks)
-    page.click("[data-row='1.1'] button")
-    settled(page)
-    assert page.get_attribute(".switches [data-part='1.1']", "aria-checked") == "false"
-
-
-def test_dragging_the_curve_shows_the_model_of_that_moment_and_b_stands_beside_it(show, fables_run, run, text):
-    page = show(text=text, other="fables@4")
+def test_the_curve_chooses_the_model_of_a_moment_and_the_reader_guesses_with_it(page, fables_run, run, text):
+    show(page, text=text, other="fables@4")
     expect(page.locator(".samples h3")).to_have_text("What it wrote after 4 steps")
     expect(page.locator("#part-run aside")).to_contain_text("reads 512 held-out tokens at most")
     page.focus(".curve")
@@ -522,13 +515,12 @@ def test_dragging_the_curve_shows_the_model_of_that_moment_and_b_stands_beside_i
     expect(page.locator(".samples blockquote")).to_have_text("late")
     page.evaluate("written => (microscope.samples.fables = written)", written)
 
-    page = show(text=text, checkpoint="fables@4")
+    show(page, text=text, checkpoint="fables@4")
     expect(page.locator("#other")).to_have_value("fables@2")  # of a single run, an earlier checkpoint
-    assert show(text=text, other="none").locator("#part-compare .empty").count() == 1
+    assert show(page, text=text, other="none").locator("#part-compare .empty").count() == 1
 
-
-def test_the_grammar_judges_what_is_typed_and_held_out_texts_begin_again_when_they_are_used_up(show, text):
-    page = show(text=text)
+    # The grammar judges what is typed, and held-out texts begin again when they are used up
+    show(page, text=text)
     assert "a fable can begin like this" in page.text_content(".verdict")
     page.fill("#text", text + " xylophone")
     settled(page)
@@ -550,15 +542,14 @@ def test_the_grammar_judges_what_is_typed_and_held_out_texts_begin_again_when_th
     page.evaluate("() => { microscope.source.fable = fable; }")
     assert page.evaluate("numbers") == [1, 1]
 
-
-def test_a_guess_reveals_the_bars_and_is_counted(show, text):
-    page = show(text=text, at=3, guess=True, other="fables@2")
+    # A guess reveals the bars and is counted
+    show(page, text=text, at=3, guess=True, other="fables@2")
     assert page.locator("#part-next .candidate, #part-compare li").count() == 0
     assert page.is_hidden("#text")  # it would tell what comes next
     assert values(page, "[data-name=kl_end], [data-name=kl_truth]").isnan().all()  # so would these
 
     for _ in range(2):  # of which the second does not count
-        show(text=text, at=3, guess=True, other="fables@2")
+        show(page, text=text, at=3, guess=True, other="fables@2")
         page.locator(".guess").first.click()
         assert page.locator(CANDIDATES).count() > 0
         assert value(page, "guesses") == 1
@@ -587,8 +578,18 @@ WRITES_LATE = """to => {
 }"""
 
 
-def test_an_address_is_the_view_and_the_view_its_address(show, run, browser, address, text):
-    page = show(text=text, at=4, head="1.1", off="0.0", temperature=0.7, theme="dark", large=True)
+EACH_LEFT_OUT = (
+    "left out: at=1.5, head=1.2.3, point=x, off=0.0 f7 , temperature=-5, top_k=-1, top_p=0, stop=0, theme=red"
+)
+BROKEN_LINKS = {
+    "off=0.0+f7+&top_k=-1&top_p=0&temperature=-5&at=1.5&point=x&theme=red&head=1.2.3&stop=0": EACH_LEFT_OUT,
+    "off=9.9": "the model has no place ('head', 9, 9)",
+    "tour=recall&stop=99": "tour recall, stop 1: ",
+}
+
+
+def test_an_address_is_the_view_and_the_view_its_address(page, run, browser, address, text):
+    show(page, text=text, at=4, head="1.1", off="0.0", temperature=0.7, theme="dark", large=True)
     page.wait_for_url(lambda url: "large=true&theme=dark" in url)  # the address is written after a pause
     settled(page)  # on a busy machine the numbers may come later than that
     again = browser.new_page(viewport=LAPTOP)
@@ -600,32 +601,21 @@ def test_an_address_is_the_view_and_the_view_its_address(show, run, browser, add
     assert again.get_attribute("html", "data-theme") == "dark"
     again.close()
 
-    page = show(text=text, at=3)
+    show(page, text=text, at=3)
     assert page.evaluate(WRITES_LATE, "at=2") == "#at=2"  # it is not written over by the view before it
     page.wait_for_function("() => !document.documentElement.classList.contains('large')")
     assert settled(page).locator(".token.here").first.get_attribute("data-place") == "2"
 
-    page = show(text=text)
+    show(page, text=text)
     page.evaluate("microscope.store.set({ text: 'Long ago' })")
-    assert show(text=text).input_value("#text") == text  # called up again before the address has changed
+    assert show(page, text=text).input_value("#text") == text  # called up again before the address has changed
 
-    page = show(text=text, checkpoint="fables@9")
+    show(page, text=text, checkpoint="fables@9")
     expect(page.locator("#problem")).to_have_text("There is no checkpoint fables@9 here. This is fables@4.")
     expect(page.locator("#status")).to_have_text("step 4")
     expect(page.locator("#part-text .token")).to_have_count(len(run.trace(text).ids))
-    show(text=text, checkpoint="fables@2")
+    show(page, text=text, checkpoint="fables@2")
     expect(page.locator("#problem")).to_be_hidden()
-
-
-EACH_LEFT_OUT = (
-    "left out: at=1.5, head=1.2.3, point=x, off=0.0 f7 , temperature=-5, top_k=-1, top_p=0, stop=0, theme=red"
-)
-BROKEN_LINKS = {
-    "off=0.0+f7+&top_k=-1&top_p=0&temperature=-5&at=1.5&point=x&theme=red&head=1.2.3&stop=0": EACH_LEFT_OUT,
-    "off=9.9": "the model has no place ('head', 9, 9)",
-    "tour=none": "there is no 'none'",
-    "tour=recall&stop=99": "",
-}
 
 
 def test_a_broken_link_opens_all_parts_and_says_what_it_left_out(browser, address, text):
@@ -635,30 +625,48 @@ def test_a_broken_link_opens_all_parts_and_says_what_it_left_out(browser, addres
         page.goto("about:blank")
         page.goto(f"{address}#text={text}&{said}")
         settled(page).wait_for_selector(CANDIDATES)
-        if message:
-            expect(page.locator("#problem")).to_contain_text(message)
+        expect(page.locator("#problem")).to_contain_text(message)
         assert (page.evaluate("microscope.state.off"), page.evaluate("microscope.state.temperature")) == ("", 1)
     page.close()
     assert faults == []
 
 
-@pytest.mark.parametrize(("theme", "rules"), [("light", None), ("dark", {"runOnly": ["color-contrast"]})])
-def test_axe_finds_no_serious_violation(show, text, theme, rules):
-    """On a text of three words: of each kind of element there are several, and every one takes its time."""
-    page = show(text=" ".join(text.split()[:3]), theme=theme, inside=theme == "light", other="fables@2", off="1.0")
-    page.eval_on_selector_all("main .body", "all => all.forEach((e) => { e.style.contentVisibility = 'visible' })")
-    found = Axe().run(page, options=rules).response["violations"]
-    serious = [
-        f"{each['id']}: {node['html'][:120]}"
-        for each in found
-        if each["impact"] in ("serious", "critical")
-        for node in each["nodes"]
-    ]
-    assert serious == []
+def test_another_run_is_shown_with_its_own_vocabulary_however_late_that_comes(page, text):
+    show(page, text=text)
+    page.evaluate("""() => {
+        const { source } = microscope;
+        window.own = { ...source };
+        const asFables = (asked) => ({ ...asked, checkpoint: "fables@4" });
+        for (const name of Object.keys(own).filter((name) => typeof own[name] === "function" && name !== "news"))
+            source[name] = (asked) => own[name](asFables(asked));
+        // The same words under other numbers, which the vocabulary at hand does not reach.
+        let isTraced;
+        const traced = new Promise((resolve) => (isTraced = resolve));
+        source.model = async (asked) => {
+            await traced;
+            const model = await own.model(asFables(asked));
+            const [texts, bytes] = [model.texts.map((text) => text.toUpperCase()), model.bytes];
+            return { ...model, texts: [...model.texts, ...texts], bytes: [...bytes, ...bytes] };
+        };
+        source.trace = async (asked) => {
+            const trace = await own.trace(asFables(asked));
+            const ids = trace.ids.map((id) => id + microscope.model.vocab_size);
+            setTimeout(isTraced);
+            return { ...trace, checkpoint: asked.checkpoint, ids };
+        };
+        microscope.runs.push({ ...microscope.runs[0], name: "other", checkpoints: [{ id: "other@1", step: 1 }] });
+        microscope.store.set({ checkpoint: "other@1" });
+    }""")
+    page.wait_for_function("() => microscope.model.texts.length > microscope.model.vocab_size && microscope.deciding")
+    shown, has_problem = page.locator("#part-text .token").nth(1).text_content(), page.locator("#problem").is_visible()
+    page.evaluate("Object.assign(microscope.source, own); microscope.runs.pop()")
+    show(page, text=text)
+    assert shown == page.locator("#part-text .token").nth(1).text_content().upper()
+    assert not has_problem
 
 
-def test_the_keyboard_alone_reaches_everything_and_a_word_is_explained_there(show, text):
-    page = show(text=text, inside=True, other="fables@2")
+def test_everything_is_reached_by_keyboard_and_link_and_axe_finds_no_serious_violation(page, text):
+    show(page, text=text, inside=True, other="fables@2")
     times_around = 0  # the first time it begins somewhere
     while times_around < 2:
         page.keyboard.press("Tab")
@@ -688,35 +696,8 @@ def test_the_keyboard_alone_reaches_everything_and_a_word_is_explained_there(sho
     floor.focus()
     assert floor.evaluate(shown) == f'"{floor.get_attribute("data-says")}"'
 
-
-def test_every_control_is_inside_the_window_and_a_projector_shows_the_whole_model(show, text):
-    for large in (False, True):
-        page = show(text=text, inside=True, other="fables@2", large=large)
-        for size in (PHONE, LAPTOP):
-            page.set_viewport_size(size)
-            settled(page)
-            outside = page.eval_on_selector_all(
-                CONTROLS,
-                "all => all.filter((e) => e.checkVisibility() && !e.closest('.parts, .table-frame')).filter((e) => {"
-                " const box = e.getBoundingClientRect(); return box.left < 0 || box.right > innerWidth + 0.5; })"
-                ".map((e) => e.outerHTML.slice(0, 80))",
-            )
-            assert outside == []
-            assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
-
-    page.set_viewport_size({"width": 1280, "height": 720})
-    settled(page)
-    page.evaluate("scrollTo({top: 0, behavior: 'instant'})")
-    boxes = "all => all.map((each) => each.getBoundingClientRect().toJSON())"
-    for box in page.eval_on_selector_all("#part-machine .stage", boxes):
-        assert box["left"] >= 0, box
-        assert box["right"] <= 1280, box
-        assert box["bottom"] <= 720, box
-    page.set_viewport_size(LAPTOP)
-
-
-def test_the_bar_goes_to_each_part_and_marks_the_one_in_sight(show, text):
-    page = show(text=text, head="0.0")
+    # The bar goes to each part and marks the one in sight
+    show(page, text=text, head="0.0")
     page.click("#part-machine .is-attention button.title >> nth=1")  # a part of the first screen is a door to its panel
     expect(page.locator("#h-attention")).to_be_in_viewport()
     settled(page)  # a click would be lost on a button that is being drawn again
@@ -727,7 +708,7 @@ def test_the_bar_goes_to_each_part_and_marks_the_one_in_sight(show, text):
     expect(page.locator("#h-inside")).to_be_in_viewport()
     page.wait_for_function("() => microscope.state.head === '0.0' && microscope.state.inside")
 
-    page = show(text=text)
+    show(page, text=text)
     page.evaluate("scrollBy(0, document.querySelector('#part-next').getBoundingClientRect().top - 0.225 * innerHeight)")
     page.wait_for_selector(".parts .here >> text=The next token")
     assert page.locator(".parts .here").count() == 1  # though two are in sight
@@ -758,69 +739,66 @@ def test_the_bar_goes_to_each_part_and_marks_the_one_in_sight(show, text):
     page.wait_for_function(is_in_sight, arg=PHONE["width"])
     page.set_viewport_size(LAPTOP)
 
-
-def test_another_run_is_shown_with_its_own_vocabulary_however_late_that_comes(show, text):
-    page = show(text=text)
-    page.evaluate("""() => {
-        const { source } = microscope;
-        window.own = { ...source };
-        const asFables = (asked) => ({ ...asked, checkpoint: "fables@4" });
-        for (const name of Object.keys(own).filter((name) => typeof own[name] === "function" && name !== "news"))
-            source[name] = (asked) => own[name](asFables(asked));
-        // The same words under other numbers, which the vocabulary at hand does not reach.
-        let isTraced;
-        const traced = new Promise((resolve) => (isTraced = resolve));
-        source.model = async (asked) => {
-            await traced;
-            const model = await own.model(asFables(asked));
-            const [texts, bytes] = [model.texts.map((text) => text.toUpperCase()), model.bytes];
-            return { ...model, texts: [...model.texts, ...texts], bytes: [...bytes, ...bytes] };
-        };
-        source.trace = async (asked) => {
-            const trace = await own.trace(asFables(asked));
-            const ids = trace.ids.map((id) => id + microscope.model.vocab_size);
-            setTimeout(isTraced);
-            return { ...trace, checkpoint: asked.checkpoint, ids };
-        };
-        microscope.runs.push({ ...microscope.runs[0], name: "other", checkpoints: [{ id: "other@1", step: 1 }] });
-        microscope.store.set({ checkpoint: "other@1" });
-    }""")
-    page.wait_for_function("() => microscope.model.texts.length > microscope.model.vocab_size && microscope.deciding")
-    shown, has_problem = page.locator("#part-text .token").nth(1).text_content(), page.locator("#problem").is_visible()
-    page.evaluate("Object.assign(microscope.source, own); microscope.runs.pop()")
-    show(text=text)
-    assert shown == page.locator("#part-text .token").nth(1).text_content().upper()
-    assert not has_problem
+    # On a text of three words: of each kind of element there are several, and every one takes its time
+    for theme, rules in (("light", None), ("dark", {"runOnly": ["color-contrast"]})):
+        show(page, text=" ".join(text.split()[:3]), theme=theme, inside=theme == "light", other="fables@2", off="1.0")
+        page.eval_on_selector_all("main .body", "all => all.forEach((e) => { e.style.contentVisibility = 'visible' })")
+        found = Axe().run(page, options=rules).response["violations"]
+        serious = [
+            f"{each['id']}: {node['html'][:120]}"
+            for each in found
+            if each["impact"] in ("serious", "critical")
+            for node in each["nodes"]
+        ]
+        assert serious == []
 
 
-def test_a_page_without_a_server_says_so_and_fills_itself_when_it_answers(browser, address):
+def test_every_control_is_inside_the_window_and_a_projector_shows_the_whole_model(page, text):
+    for large in (False, True):
+        show(page, text=text, inside=True, other="fables@2", large=large)
+        for size in (PHONE, LAPTOP):
+            page.set_viewport_size(size)
+            settled(page)
+            outside = page.eval_on_selector_all(
+                CONTROLS,
+                "all => all.filter((e) => e.checkVisibility() && !e.closest('.parts, .table-frame')).filter((e) => {"
+                " const box = e.getBoundingClientRect(); return box.left < 0 || box.right > innerWidth + 0.5; })"
+                ".map((e) => e.outerHTML.slice(0, 80))",
+            )
+            assert outside == []
+            assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+
+    page.set_viewport_size({"width": 1280, "height": 720})
+    settled(page)
+    page.evaluate("scrollTo({top: 0, behavior: 'instant'})")
+    boxes = "all => all.map((each) => each.getBoundingClientRect().toJSON())"
+    for box in page.eval_on_selector_all("#part-machine .stage", boxes):
+        assert box["left"] >= 0, box
+        assert box["right"] <= 1280, box
+        assert box["bottom"] <= 720, box
+
+
+def test_a_page_without_a_server_says_so_and_then_what_the_server_cannot_give(browser, address):
     page = browser.new_page()
     page.route("**/api/**", lambda route: route.abort())
-    page.goto(address)
+    page.goto(f"{address}#other=fables@9")
     expect(page.locator("#problem")).to_contain_text("The server does not answer")
-    page.unroute("**/api/**")
-    expect(page.locator("#part-text .token").first).to_be_attached()
-    expect(page.locator("#problem")).to_be_hidden()
-    page.close()
 
-
-def test_what_the_server_cannot_give_is_said_where_it_is_missing_and_the_rest_is_shown(browser, address):
-    page = browser.new_page()
     gone = {"name": "other", **NOT_BEGUN, "problem": "other: this folder is gone; bring it back"}
     fable = page.request.get(f"{address}api/run").json()["runs"]
     refused = {"error": {"message": "heads: attention weights do not sum to 1 here; choose another run"}}
     page.route("**/api/run*", lambda route: route.fulfill(json={"runs": [gone, *fable]}))
     page.route("**/api/heads*", lambda route: route.fulfill(status=400, json=refused))
     page.route("**/api/news*", lambda route: route.fulfill(status=500))
-    page.goto(f"{address}#other=fables@9")
+    page.unroute("**/api/**")
     expect(page.locator("#problem")).to_contain_text("the server answered 500")
+    page.unroute("**/api/news*")
+    expect(page.locator("#problem")).to_be_hidden()
     expect(page.locator("#part-text .token").first).to_be_attached()
     expect(page.locator("#part-attention")).to_contain_text("No names for these heads: heads: attention weights")
     expect(page.locator("#run-choice")).to_have_value("fables")
     expect(page.locator("#part-compare .empty")).to_have_text("fables, step 9 is not there any more. Choose another B.")
     assert page.locator("#run-choice option").all_inner_texts() == ["other (gone)", "fables"]
-    page.unroute("**/api/news*")
-    expect(page.locator("#problem")).to_be_hidden()
     page.close()
 
 
