@@ -45,17 +45,9 @@ def error_of(text: str, *overrides: str) -> str:
 
 def test_a_grid_is_every_value_with_every_other_and_every_seed(place):
     runs = plan(GRID).runs
-    assert [(run.config.model.n_layers, run.config.model.position.type, run.config.seed) for run in runs] == [
-        (n_layers, position, seed) for n_layers in (1, 2, 3) for position in ("rope", "none") for seed in (7, 8)
-    ]
-
-
-def test_a_grid_names_its_variants_by_short_keys_and_values(place):
-    runs = plan(GRID).runs
-    assert [run.label for run in runs[::2]] == [
-        f"n_layers={n_layers}, position={position}" for n_layers in (1, 2, 3) for position in ("rope", "none")
-    ]
-    assert [run.label for run in runs[::2]] == [run.label for run in runs[1::2]]
+    points = [(n_layers, position, seed) for n_layers in (1, 2, 3) for position in ("rope", "none") for seed in (7, 8)]
+    assert [(run.config.model.n_layers, run.config.model.position.type, run.config.seed) for run in runs] == points
+    assert [run.label for run in runs] == [f"n_layers={n_layers}, position={kind}" for n_layers, kind, _ in points]
 
 
 def test_two_keys_that_end_alike_are_named_in_full(place):
@@ -123,22 +115,19 @@ def test_a_planned_run_survives_its_file(place):
     ("before", "after", "message"),
     [
         ("train.batch_size: 3", "train.batch_sise: 3", "x.yaml:5: set: train.batch_sise: unknown key; did you mean"),
-        ("[1, 2, 3]", "[1, two]", "x.yaml:7: grid: model.n_layers: 'two' is of the wrong type; give a whole number"),
         ("[1, 2, 3]", "\n    - 1\n    - 0", "x.yaml:9: grid: model.n_layers: 0 is out of range"),
-        ("{type: none}", "{type: spiral}", "x.yaml:8: grid: model.position.type: 'spiral' is not a choice"),
         ("train.batch_size: 3", "seed: 3", "x.yaml:5: set: the seed of each run is the experiment's to set; list them"),
         ("model.n_layers: [1, 2, 3]", "name: [a, b]", "x.yaml:7: grid: the name of each run is the experiment's"),
-        (
-            "seeds: [7, 8]",
-            "figures:\n  - {type: curves, title: Excess by depth}\n  - {type: skills, title: 'Excess: by depth'}",
-            "x.yaml:1: the figures 'Excess by depth' and 'Excess: by depth' would both be excess-by-depth.png",
-        ),
         (
             "seeds: [7, 8]",
             "figures: [{type: curves, title: Curves, only: [n_layers=9]}]",
             "experiment depth: figure 'Curves': `only` names 'n_layers=9', which is no variant; choose from 'n_l",
         ),
-        ("seeds: [7, 8]", "measures: {answers: 0}", "x.yaml:9: measures.answers"),
+        (
+            "seeds: [7, 8]",
+            "measures: {answers: 10}",
+            "measures.answers: fables asks no questions whose answers could be judged; ",
+        ),
         (
             "seeds: [7, 8]",
             "measures: {texts: {deeper: {corpus.depht: 9}}}",
@@ -154,15 +143,7 @@ def test_a_planned_run_survives_its_file(place):
             "measures: {texts: {other: {corpus: {type: text, files: [corpus.txt]}}}}",
             "measures.texts.other: of corpus.type text, no texts with a known truth can be drawn; leave it out",
         ),
-        ("[7, 8]", "[7, -8]", "x.yaml:9: seeds.1: -8 is out of range; give a value of at least 0"),
-        ("model.n_layers:", "model..n_layers:", "x.yaml:7: grid: model.''.n_layers: a part of this key is empty"),
-        ("model.n_layers:", "train.steps.x:", "x.yaml:7: grid: train.steps.x: 'steps' is a value, not a section"),
         ("train.batch_size: 3", "schedule.warmup_steps: 5", "x.yaml:5: set: schedule.warmup_steps: 5 is longer than"),
-        (
-            "base: base.yaml",
-            "base: absent.yaml",
-            "absent.yaml: no such file; choose one of `pellucid configs`, or of those there: base.yaml, x.yaml",
-        ),
         (
             "[7, 8]",
             "[7, 7]",
@@ -190,15 +171,3 @@ def test_runs_without_a_loss_of_text_are_refused_before_one_is_trained(place):
 def test_without_the_packages_of_the_lab_an_experiment_says_what_to_install(place, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     assert error_of(GRID) == "experiment: pandas must be installed; pip install 'pellucid[lab]'"
-
-
-def test_answers_are_measured_only_where_somebody_asks(place):
-    message = "measures.answers: fables asks no questions whose answers could be judged; "
-    assert error_of(RUNS + "measures: {answers: 10}\n").startswith(message)
-
-
-def test_variants_that_the_command_line_makes_equal_are_refused(place):
-    message = (
-        "experiment depth: 'n_layers=1, position=rope' and 'n_layers=2, position=rope' with seed 7 are the same run"
-    )
-    assert error_of(GRID, "model.n_layers=1").startswith(message)

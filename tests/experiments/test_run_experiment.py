@@ -82,16 +82,12 @@ def test_what_the_table_says_of_a_run_is_what_its_checkpoint_says(compared: Path
     n_tokens = sum(batches.batch(i).inputs_BT.numel() for i in range(LAST_STEP))
     assert int(row["tokens"]) == n_tokens
     assert float(row["flops"]) == n_tokens * cost.training_flops_per_token.total
-    assert int(row["parameters"]) == sum(weight.numel() for weight in trained.model.parameters())
-    assert int(row["non_embedding_parameters"]) == sum(weight.numel() for weight in trained.model.parameters()) - (
-        trained.model.embeddings.embedding_VD.numel()
-    )
-
-
-def test_a_result_holds_the_curve(compared: Path):
-    result = json.loads((run_dirs(compared)["narrow"] / "result.json").read_text())["result"]
+    n_weights = sum(weight.numel() for weight in trained.model.parameters())
+    assert int(row["parameters"]) == n_weights
+    assert int(row["non_embedding_parameters"]) == n_weights - trained.model.embeddings.embedding_VD.numel()
+    result = json.loads((run_dirs(compared)["wide"] / "result.json").read_text())["result"]
     assert [row["step"] for row in result["curve"]] == [100, 200, 300]
-    assert result["curve"][-1]["val_loss"] == result["val_loss"]
+    assert result["curve"][-1]["val_loss"] == result["val_loss"] == float(row["val_loss"])
 
 
 def test_a_run_that_fails_is_reported_and_the_others_are_made(compared: Path):
@@ -103,6 +99,9 @@ def test_a_run_that_fails_is_reported_and_the_others_are_made(compared: Path):
     report = (compared / "report/report.md").read_text()
     assert "| narrow |" in report
     assert "## Runs that failed\n\n- diverges, seed 3: `step " in report
+    assert str(compared) not in report
+    assert "![Excess](excess.png)" in report
+    assert {path.name for path in (compared / "report").iterdir()} == {"report.md", "results.csv", "excess.png"}
     assert (compared / "exit_code").read_text() == "6", "that of the first run that failed"
     shown = (compared / "stderr").read_text().replace("\r", "\n").splitlines()
     where, *ended, error = [line for line in shown if line.strip() and "%|" not in line and "B/s]" not in line]
@@ -112,16 +111,11 @@ def test_a_run_that_fails_is_reported_and_the_others_are_made(compared: Path):
     assert error == f"error: experiment compare: 2 of 4 runs failed; {fix}"
 
 
-def test_everything_that_the_report_shows_lies_beside_it(compared: Path):
-    folder = compared / "report"
-    names = {"report.md", "results.csv", "excess.png"}
-    assert {path.name for path in folder.iterdir()} == names
-    assert "![Excess](excess.png)" in (folder / "report.md").read_text()
-    assert str(compared) not in (folder / "report.md").read_text()
-
-
-def test_a_finished_run_is_not_made_again(compared: Path, monkeypatch, pellucid):
+def test_a_dry_run_tells_what_is_finished_and_that_is_not_made_again(compared: Path, monkeypatch, pellucid):
     monkeypatch.chdir(compared)
+    predict_seven_seconds_a_step(monkeypatch)
+    lines = pellucid("experiment", "compare.yaml", "--dry-run").stdout.splitlines()
+    assert [line.split("  ")[-1] for line in lines[1:5]] == ["finished", "finished", "to run", "to run"]
     (compared / "two.yaml").write_text(TWO_RUNS)
     results = [run_dirs(compared)[name] / "result.json" for name in ("narrow", "wide")]
     before = [result.stat().st_mtime_ns for result in results]
@@ -244,18 +238,9 @@ def test_a_dry_run_tells_each_runs_cost_and_state_and_writes_nothing(place: Path
     assert lines[5] == "4 runs, 1 at a time: about 5 min left, evaluations aside"
 
 
-def test_a_dry_run_tells_which_runs_are_finished(compared: Path, pellucid, monkeypatch):
-    monkeypatch.chdir(compared)
-    predict_seven_seconds_a_step(monkeypatch)
-    lines = pellucid("experiment", "compare.yaml", "--dry-run").stdout.splitlines()
-    assert [line.split("  ")[-1] for line in lines[1:5]] == ["finished", "finished", "to run", "to run"]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "jobs", "total"), [([3.0, 1.0, 2.0], 1, 6.0), ([3.0, 1.0, 2.0], 2, 3.0), ([1.0], 4, 1.0), ([], 2, 0.0)]
-)
-def test_the_whole_takes_as_long_as_the_busiest_place(seconds, jobs, total):
-    assert forecast.total_seconds(seconds, jobs) == total
+def test_the_whole_takes_as_long_as_the_busiest_place():
+    totals = [forecast.total_seconds(seconds, 2) for seconds in ([3.0, 1.0, 2.0, 2.0], [1.0], [])]
+    assert totals == [5.0, 1.0, 0.0]
 
 
 def test_a_character_vocabulary_is_counted_without_preparing(place: Path, monkeypatch):
