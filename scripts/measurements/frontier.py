@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
-from scipy.special import log_softmax, logsumexp
 
 Array = NDArray[np.float64]
 
@@ -23,8 +21,8 @@ SMALLEST_BETA, LARGEST_BETA = 1e-3, 1e4  # of the spread of the rewards: nearly 
 
 def optimal_log_probabilities(log_reference_X: ArrayLike, rewards_X: ArrayLike, beta: float) -> Array:
     """log π* of each of the finitely many answers x (equation P8)."""
-    optimum_X: Array = log_softmax(np.asarray(log_reference_X) + np.asarray(rewards_X) / beta)
-    return optimum_X
+    log_unscaled_X: Array = np.asarray(log_reference_X) + np.asarray(rewards_X) / beta
+    return log_unscaled_X - np.logaddexp.reduce(log_unscaled_X)
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,8 @@ def frontier(prompts: Sequence[RewardDistribution], betas: Iterable[float] | Non
 
 def best_reward(prompts: Sequence[RewardDistribution], kl: float) -> float:
     """The highest mean reward that any policy within this KL divergence of the reference can get."""
+    from scipy.optimize import brentq
+
     spread = _spread(prompts)
     most, least = (optimum(prompts, factor * spread) for factor in (SMALLEST_BETA, LARGEST_BETA))
     if not least.kl < kl < most.kl:
@@ -83,7 +83,7 @@ def _of_prompt(prompt: RewardDistribution, beta: float) -> tuple[float, float, f
     rewards, log_p = prompt.rewards[possible], np.log(prompt.probabilities[possible])
     log_optimum = optimal_log_probabilities(log_p, rewards, beta)
     p = np.exp(log_optimum)
-    log_z = float(logsumexp(log_p + rewards / beta))
+    log_z = float(np.logaddexp.reduce(log_p + rewards / beta))
     return float(p @ rewards), max(0.0, float(p @ (log_optimum - log_p))), log_z
 
 

@@ -8,20 +8,21 @@ Trains the other methods from the same fine-tuned model (a reward model, DPO, PP
 says: free of charge (β = 0), and with prices on the divergence from the reference.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from matplotlib.figure import Figure
-from measurements.frontier import RewardDistribution, best_reward
-from measurements.rewards import Reached, draw_frontier, draw_over_optimization
+from measurements import frontier
+from measurements.frontier import RewardDistribution
 from results import ROOT, Entry, here
 from runs import evaluation, pellucid
 
 from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.evaluation.answers import judge_answers
+from pellucid.figures import FLOOR_STYLE, EndLabel, figure_of_lines, in_short, label_ends, line_style, new_figure
 from pellucid.trained import load_trained_run
 from pellucid.training.metrics import read_rows
 
@@ -31,6 +32,14 @@ PROXY = "objective.reward={type: model, run: %s}"
 N_PROMPTS, N_SAMPLES = 48, 64  # of the reference, for the frontier
 N_ANSWERS = 320
 PRICES = (0, 0.1, 0.5, 1)  # of a nat of divergence, where the reward model judges
+UPDATES_AVERAGED = 5  # answers are few, and their rewards noisy
+
+
+class Reached(NamedTuple):
+    """A trained policy's KL divergence from the reference in nats, and its mean reward."""
+
+    kl: float
+    reward: float
 
 
 def measure(runs: Path, *, pictures: Path | None = None) -> Iterator[Entry]:
@@ -46,7 +55,7 @@ def measure(runs: Path, *, pictures: Path | None = None) -> Iterator[Entry]:
     }
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)  # one token at a time is so little work that threads would only wait for each other
-    (reached, frontier_figure), (ends, proxy_figure) = frontier(runs), over_optimization(fooled)
+    (reached, frontier_figure), (ends, proxy_figure) = frontier_of(runs), over_optimization(fooled)
     torch.set_num_threads(n_threads)
     if pictures:
         frontier_figure.savefig(pictures / "frontier.png", dpi=150)
@@ -83,7 +92,7 @@ def rewards_of_reference(trained: Any, corpus: InstructionsCorpus, precision: An
     return [RewardDistribution.of_samples(rewards) for rewards in zip(*samples, strict=True)]
 
 
-def frontier(folder: Path) -> tuple[dict[str, dict[str, float]], Figure]:
+def frontier_of(folder: Path) -> tuple[dict[str, dict[str, float]], Figure]:
     """Each method beside the best that is possible, as a table and a figure."""
     trained, precision = load_trained_run(folder / REFERENCE, "latest")
     base = trained.config.base_run
@@ -103,7 +112,7 @@ def frontier(folder: Path) -> tuple[dict[str, dict[str, float]], Figure]:
         table[name] = {
             "reward": reward,
             "KL (nats)": kl,
-            "the best for this KL": best_reward(prompts, kl),
+            "the best for this KL": frontier.best_reward(prompts, kl),
             "whole (%)": 100 * mean(float(answer.verdict.whole) for answer in answers),
             "obey (%)": 100 * mean(float(answer.verdict.obeys) for answer in answers),
             "excess on plain fables (%)": 100 * forgotten["excess_fraction"],
@@ -118,12 +127,13 @@ def over_optimization(fooled: dict[str, Path]) -> tuple[dict[str, dict[str, floa
     return {name: start_and_end(rows) for name, rows in curves.items()}, figure
 
 
+def truth(row: Mapping[str, Any]) -> float:
+    """What the grammar gives for the answers of an update: half for complete fables, half for those that obey."""
+    return float(row["whole"] + row["obeys"]) / 2
+
+
 def start_and_end(rows: list[dict[str, Any]]) -> dict[str, float]:
     """Means of five updates."""
-
-    def truth(row: dict[str, Any]) -> float:
-        return float(row["whole"] + row["obeys"]) / 2
-
     return {
         "reward model, start": mean(row["reward"] for row in rows[:5]),
         "reward model, end": mean(row["reward"] for row in rows[-5:]),
@@ -131,3 +141,44 @@ def start_and_end(rows: list[dict[str, Any]]) -> dict[str, float]:
         "truth, end": mean(map(truth, rows[-5:])),
         "KL, end (nats)": mean(row["kl"] for row in rows[-5:]),
     }
+
+
+def draw_frontier(
+    title: str, prompts: Sequence[RewardDistribution], methods: Mapping[str, Sequence[Reached]]
+) -> Figure:
+    """Draw the frontier as a line, and the points of each method, joined in their order (of checkpoints, or of β).
+
+    prompts: the distribution of rewards for each under the reference.
+    """
+    optima = frontier.frontier(prompts)
+    figure, axes = figure_of_lines(title, ["the best possible", *methods])
+    axes.plot([point.kl for point in optima], [point.reward for point in optima], color="black", linewidth=2, zorder=3)
+    labels = [EndLabel("the best possible", optima[-1].kl, optima[-1].reward, FLOOR_STYLE)]
+    for index, (name, points) in enumerate(methods.items()):
+        style, (kls, rewards) = line_style(index), zip(*points, strict=True)
+        axes.plot(kls, rewards, color=style.color, linestyle=style.linestyle, linewidth=1, alpha=0.6)
+        axes.plot(kls, rewards, style.marker, color=style.color, markersize=6.5, markeredgecolor="white", zorder=4)
+        labels.append(EndLabel(name, kls[-1], rewards[-1], style))
+    axes.set(xlabel="KL divergence from the reference (nats per answer)", ylabel="mean reward")
+    axes.xaxis.set_major_formatter(lambda value, _: in_short(value))
+    axes.set_xlim(left=0)
+    label_ends(axes, labels)
+    return figure
+
+
+def draw_over_optimization(title: str, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+    """Draw proxy reward and true reward against updates, in two panels. runs: rows of metrics.jsonl, by name."""
+    figure = new_figure(title, 9.5, 4.2)
+    panels = figure.subplots(1, 2)
+    for axes, name in zip(panels, ("the reward model says", "the grammar says"), strict=True):
+        axes.set(title=name, xlabel="updates", ylabel="mean reward of the answers")
+    labels = []
+    for index, (name, rows) in enumerate(runs.items()):
+        style, steps = line_style(index), [row["step"] for row in rows]
+        for axes, rewards in zip(panels, ([row["reward"] for row in rows], list(map(truth, rows))), strict=True):
+            smooth = [mean(rewards[max(0, end - UPDATES_AVERAGED) : end]) for end in range(1, len(rewards) + 1)]
+            axes.plot(steps, rewards, color=style.color, linewidth=0.6, alpha=0.3)
+            axes.plot(steps, smooth, color=style.color, linestyle=style.linestyle)
+        labels.append(EndLabel(name, steps[-1], smooth[-1], style))
+    label_ends(panels[1], labels)
+    return figure

@@ -1,4 +1,4 @@
-"""The frontier of reward and KL divergence is that of the listed answers, and nothing lies above it."""
+"""The frontier of reward and KL divergence is that of the listed answers, nothing lies above it, and it is drawn."""
 
 import math
 
@@ -14,11 +14,16 @@ from measurements.frontier import (
     optimal_log_probabilities,
     optimum,
 )
-from scipy.special import log_softmax, logsumexp
+from measurements.post_training import Reached, draw_frontier, draw_over_optimization
 
+logsumexp = np.logaddexp.reduce
 rewards_of = arrays.arrays(float, 6, elements=st.floats(-2, 2).map(lambda x: round(x, 1)))
 logits_of = arrays.arrays(float, 6, elements=st.floats(-3, 3))
 COIN = RewardDistribution(np.array([0.0, 1.0]), np.array([0.75, 0.25]))
+
+
+def log_softmax(logits_X):
+    return logits_X - logsumexp(logits_X)
 
 
 def reached(log_p_X, log_reference_X, rewards_X):
@@ -105,3 +110,20 @@ def test_many_samples_are_nearly_the_distribution():
 def test_equal_rewards_leave_the_reference_as_it_is():
     points = frontier([RewardDistribution.of_samples([0.5] * 4)])
     assert {(point.reward, point.kl) for point in points} == {(0.5, 0.0)}
+
+
+def test_methods_are_drawn_beside_the_frontier():
+    methods = {"DPO": [Reached(0.1, 0.3), Reached(0.2, 0.4)], "GRPO": [Reached(0.3, 0.5)]}
+    [axes] = draw_frontier("Reward and divergence", [COIN], methods).axes
+    assert axes.get_xlim()[0] == 0
+    drawn = [list(zip(*line.get_data(), strict=True)) for line in axes.lines]
+    assert [(0.1, 0.3), (0.2, 0.4)] in drawn
+    assert len(drawn[0]) == len(frontier([COIN]))
+
+
+def test_each_run_has_its_proxy_on_the_left_and_the_truth_on_the_right():
+    rows = [{"step": n, "reward": n / 10, "whole": 1 - n / 10, "obeys": 0.5} for n in range(1, 8)]
+    proxy, truth = draw_over_optimization("Fooled", {"β = 0": rows, "β = 0.1": rows}).axes
+    assert len(proxy.lines) == 4
+    assert list(proxy.lines[0].get_ydata()) == [row["reward"] for row in rows]
+    assert list(truth.lines[0].get_ydata()) == [(row["whole"] + row["obeys"]) / 2 for row in rows]
