@@ -2,7 +2,7 @@
 
 import json
 
-import pandas as pd
+import datasets
 import pytest
 
 from pellucid.corpora.preferences import preferences
@@ -53,25 +53,6 @@ def test_each_ranking_is_as_many_conversations_the_best_answer_first(tmp_path):
     assert "answers" not in write(tmp_path, PAIRS).identity, "what was prepared before is still found"
 
 
-@pytest.mark.parametrize(
-    ("ranked", "words"),
-    [
-        (
-            ["The fox.", "The hen."],
-            "ranking 4: the number of ranked answers is 2, but corpus.answers is 3; list the same",
-        ),
-        (["The fox.", "The hen.", "The fox."], "ranking 4: two answers are the same answer: nothing was preferred"),
-        (["The fox.", "", "The hen."], "ranking 4: answer 2 is empty; leave out this ranking"),
-        (["The fox.", None, "The hen."], "ranking 4: answer 2 is missing; write all of it"),
-        (None, "ranking 4: the number of ranked answers is 1, but corpus.answers is 3"),
-    ],
-)
-def test_a_ranking_that_says_nothing_is_refused(tmp_path, ranked, words):
-    corpus = write_rankings(tmp_path, [*RANKINGS[:3], {**RANKINGS[3], "ranked": ranked}, *RANKINGS[4:]])
-    with pytest.raises(DataError, match=words):
-        [*corpus.conversations("train")]
-
-
 def test_rankings_that_are_read_as_pairs_and_pairs_as_rankings_are_refused(tmp_path):
     with pytest.raises(DataError, match="no column chosen or rejected, .* or set corpus.answers to the number of"):
         [*write(tmp_path, RANKINGS).conversations("train")]
@@ -87,8 +68,7 @@ def test_an_error_names_the_number_of_the_pair_also_among_thousands(tmp_path):
 
 def test_parquet_and_other_columns_and_lines_say_the_same(tmp_path):
     in_lines = write(tmp_path, PAIRS)
-    table = pd.DataFrame(PAIRS).assign(score=1.0)
-    table.to_parquet(tmp_path / "pairs.parquet")
+    datasets.Dataset.from_list([{**pair, "score": 1.0} for pair in PAIRS]).to_parquet(tmp_path / "pairs.parquet")
     in_parquet = preferences([str(tmp_path / "*.parquet")], 0.2)
     assert [*in_parquet.conversations("train")] == [*in_lines.conversations("train")]
 
@@ -100,29 +80,24 @@ def test_the_identity_is_that_of_the_contents(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "error"),
     [
         ({"rejected": PAIRS[3]["chosen"]}, "pair 4: chosen and rejected are the same answer"),
         ({"chosen": " "}, "pair 4: chosen is empty; leave out this pair"),
         ({"prompt": ""}, "pair 4: prompt is empty"),
         ({"rejected": None}, "pair 4: rejected is missing"),
+        ({"rejected": 7}, "pair 4: rejected holds int, not text"),
+        ({"ranked": ["The fox.", "The hen."]}, "ranking 4: the number of ranked answers is 2, but corpus.answers is 3"),
+        ({"ranked": ["A fox.", "A hen.", "A fox."]}, "ranking 4: two answers are the same answer: nothing was"),
+        ({"ranked": ["The fox.", "", "The hen."]}, "ranking 4: answer 2 is empty; leave out this ranking"),
+        ({"ranked": ["The fox.", None, "The hen."]}, "ranking 4: answer 2 is missing; write all of it"),
+        ({"ranked": None}, "ranking 4: the number of ranked answers is 1, but corpus.answers is 3"),
     ],
 )
-def test_a_pair_that_says_nothing_is_refused(tmp_path, change, words):
-    corpus = write(tmp_path, [*PAIRS[:3], {**PAIRS[3], **change}, *PAIRS[4:]])
-    with pytest.raises(DataError, match=words):
-        [*corpus.conversations("train")]
-
-
-def test_answers_that_are_no_text_are_refused(tmp_path):
-    corpus = write(tmp_path, [{**pair, "chosen": [{"role": "assistant"}]} for pair in PAIRS])
-    with pytest.raises(DataError, match="pair 1: chosen holds list, not text"):
-        [*corpus.conversations("train")]
-
-
-def test_missing_columns_are_named_beside_those_that_are_there(tmp_path):
-    corpus = write(tmp_path, [{"prompt": "Who?", "better": "Me.", "rejected": "You."}])
-    with pytest.raises(DataError, match="no column chosen, only prompt, better, rejected; name the columns prompt"):
+def test_a_pair_or_a_ranking_that_says_nothing_is_refused(tmp_path, change, error):
+    rows, read = (RANKINGS, write_rankings) if "ranked" in change else (PAIRS, write)
+    corpus = read(tmp_path, [*rows[:3], {**rows[3], **change}, *rows[4:]])
+    with pytest.raises(DataError, match=error):
         [*corpus.conversations("train")]
 
 
