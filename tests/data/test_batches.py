@@ -6,12 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.data.batches import (
-    IGNORE_INDEX,
-    Batches,
-    batch_of,
-    evaluation_batches,
-)
+from pellucid.data.batches import IGNORE_INDEX, Batches, batch_of, evaluation_batches
 from pellucid.data.packing import contiguous_rows, document_rows, packed_document_rows
 from pellucid.data.token_file import TokenFile
 from pellucid.errors import DataError
@@ -180,14 +175,7 @@ def test_a_batch_is_a_pure_function_of_seed_step_and_rank(packing):
     assert not torch.equal(batches().batch(7).inputs_BT, batches().batch(8).inputs_BT)
 
 
-def test_epochs_have_different_orders():
-    batches = Batches(token_file([99]), 10, 10, seed=0)
-    first, second = batches.batch(0).inputs_BT, batches.batch(1).inputs_BT
-    assert not torch.equal(first, second)
-    assert sorted(first.tolist()) == sorted(second.tolist())
-
-
-def test_the_order_of_rows_stays_as_it_is():
+def test_the_order_of_rows_stays_as_it_is_and_the_second_epoch_has_another():
     """Pinned: another order would make a resumed run see other text than the uninterrupted one."""
     batches = Batches(token_file([99]), 10, 5, seed=2**40 + 1)
     assert [batches.batch(step).inputs_BT[:, 0].tolist() for step in range(3)] == [
