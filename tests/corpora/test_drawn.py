@@ -97,7 +97,6 @@ def test_all_pairs_of_numbers_are_either_trained_on_or_asked_for():
         ({"validation_fraction": 0.0}, "corpus.validation_fraction: 0.0"),
         ({"validation_fraction": 1.0}, "corpus.validation_fraction: 1.0"),
         ({"validation_fraction": float("nan")}, "corpus.validation_fraction: nan"),
-        ({"world_size": 1}, "corpus.world_size: 1 animals"),
     ],
 )
 def test_bad_values_are_refused(change, complaint):

@@ -27,11 +27,6 @@ def test_rules_are_read_with_weights_comments_and_continued_lines():
     ]
 
 
-def test_a_rule_written_twice_is_refused():
-    with pytest.raises(ValueError, match="written twice"):
-        read_rules("a\n    1 x\na\n    1 y\n")
-
-
 def grammar_of(source):
     return Grammar(read_rules(source), constants={})
 
