@@ -11,30 +11,30 @@ QWEN_CUTS = LLAMA_CUTS.replace(r"\p{N}{1,3}", r"\p{N}")
 
 
 def gpt2(vocab_size: int = 310) -> tokenizers.Tokenizer:
-    found = _learned(pre_tokenizers.ByteLevel(add_prefix_space=False), vocab_size - 1)
-    found.post_processor = processors.ByteLevel(trim_offsets=False)
-    found.add_special_tokens(["<|endoftext|>"])
-    return found
+    library = _learned(pre_tokenizers.ByteLevel(add_prefix_space=False), vocab_size - 1)
+    library.post_processor = processors.ByteLevel(trim_offsets=False)
+    library.add_special_tokens(["<|endoftext|>"])
+    return library
 
 
 def llama(vocab_size: int = 310) -> tokenizers.Tokenizer:
-    found = _learned(_cut_by(LLAMA_CUTS), vocab_size - 3)
-    found.add_special_tokens(["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"])
+    library = _learned(_cut_by(LLAMA_CUTS), vocab_size - 3)
+    library.add_special_tokens(["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"])
     template = processors.TemplateProcessing(
         single="<|begin_of_text|> $A", special_tokens=[("<|begin_of_text|>", vocab_size - 3)]
     )
-    found.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template])
-    return found
+    library.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template])
+    return library
 
 
 def qwen(vocab_size: int = 310) -> tokenizers.Tokenizer:
     """With tokens that are not special, and that text may spell."""
-    found = _learned(_cut_by(QWEN_CUTS), vocab_size - 5)
-    found.normalizer = normalizers.NFC()
-    found.post_processor = processors.ByteLevel(trim_offsets=False)
-    found.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
-    found.add_tokens(["<think>", "</think>"])
-    return found
+    library = _learned(_cut_by(QWEN_CUTS), vocab_size - 5)
+    library.normalizer = normalizers.NFC()
+    library.post_processor = processors.ByteLevel(trim_offsets=False)
+    library.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    library.add_tokens(["<think>", "</think>"])
+    return library
 
 
 def _cut_by(rule: str) -> pre_tokenizers.PreTokenizer:
@@ -43,9 +43,9 @@ def _cut_by(rule: str) -> pre_tokenizers.PreTokenizer:
 
 
 def _learned(cuts: pre_tokenizers.PreTokenizer, vocab_size: int) -> tokenizers.Tokenizer:
-    found = tokenizers.Tokenizer(models.BPE())
-    found.pre_tokenizer, found.decoder = cuts, decoders.ByteLevel()
+    library = tokenizers.Tokenizer(models.BPE())
+    library.pre_tokenizer, library.decoder = cuts, decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=vocab_size, initial_alphabet=alphabet, show_progress=False)
-    found.train_from_iterator([TEXT], trainer)
-    return found
+    library.train_from_iterator([TEXT], trainer)
+    return library

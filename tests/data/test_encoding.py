@@ -38,10 +38,10 @@ def test_tokens_come_in_order_with_an_end_after_each_document(monkeypatch, bytes
 
 
 OURS = train_byte_pairs([UNUSUAL], vocab_size=400, special_tokens=["<|end|>"])
-LLAMA = Tokenizer.from_json(foreign.llama().to_str())
+GPT2, LLAMA = (Tokenizer.from_json(kind().to_str()) for kind in (foreign.gpt2, foreign.llama))
 
 
-@pytest.mark.parametrize("tokenizer", [OURS, LLAMA], ids=["ours", "llama"])
+@pytest.mark.parametrize("tokenizer", [OURS, GPT2, LLAMA], ids=["ours", "gpt2", "llama"])
 @pytest.mark.parametrize("text", [UNUSUAL, "The hen is gone...\n\n" * 900])
 def test_no_token_is_cut_where_a_long_document_is(tokenizer, text):
     """Also with a tokenizer whose tokens reach from a full stop into the next line, as in Llama 3."""

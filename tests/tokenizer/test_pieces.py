@@ -47,12 +47,12 @@ def test_the_examples_of_the_page_are_what_the_command_prints(pellucid, workplac
 def test_the_tokenizer_of_a_run_is_the_one_it_trained_with(pellucid, workplace):
     assert pellucid("train", "tiny.yaml", "train.steps=2").exit_code == 0
     for run in ("checkpoints/tiny", "checkpoints/tiny/step-00000002"):
-        found = json.loads(pellucid("tokenize", "The red fox.\n", "--run", run, "--json").stdout)
-        assert found["vocab_size"] == 300
-        assert bytes(byte for token in found["tokens"] for byte in token["bytes"]) == b"The red fox.\n"
-        assert (found["n_words"], found["n_bytes"]) == (3, 13)
-        merges = [merge for token in found["tokens"] for merge in token["merges"]]
-        assert all(0 < merge["rank"] <= found["n_merges"] for merge in merges)
+        shown = json.loads(pellucid("tokenize", "The red fox.\n", "--run", run, "--json").stdout)
+        assert shown["vocab_size"] == 300
+        assert bytes(byte for token in shown["tokens"] for byte in token["bytes"]) == b"The red fox.\n"
+        assert (shown["n_words"], shown["n_bytes"]) == (3, 13)
+        merges = [merge for token in shown["tokens"] for merge in token["merges"]]
+        assert all(0 < merge["rank"] <= shown["n_merges"] for merge in merges)
         assert {"left", "right", "token"} < set(merges[0])
 
 
@@ -74,9 +74,9 @@ def test_many_merges_are_wrapped_and_none_is_cut_apart():
 
 def test_a_text_that_names_a_file_is_a_text_and_a_note_tells_of_the_file(pellucid, workplace):
     Path("small.txt").write_text("fox")
-    told = pellucid("tokenize", "small.txt")
-    assert "9 bytes" in told.stdout
-    assert told.stderr == "these are the tokens of its name; to learn tokens from the file: --learn-from small.txt\n"
+    shown = pellucid("tokenize", "small.txt")
+    assert "9 bytes" in shown.stdout
+    assert shown.stderr == "these are the tokens of its name; to learn tokens from the file: --learn-from small.txt\n"
     assert pellucid("tokenize", "small.txt", "--learn-from", "small.txt").stderr == ""
 
 
@@ -96,11 +96,7 @@ def test_errors_are_one_line(pellucid, workplace):
     for arguments, exit_code, message in [
         (["жук", "--run", "checkpoints/tiny"], 3, "the character 'ж' (U+0436) is not in the vocabulary"),
         (["fox", "--run", "nowhere"], 4, "nowhere: no such run"),
-        (
-            ["fox", "--run", "checkpoints/tiny", "--vocab-size", "300"],
-            2,
-            "--run excludes --learn-from",
-        ),
+        (["fox", "--run", "checkpoints/tiny", "--vocab-size", "300"], 2, "--run excludes --learn-from"),
         (["fox", "--learn-from", "nowhere.txt"], 5, "nowhere.txt: No such file"),
         (["caf\udce9"], 3, "half of a surrogate pair, or the byte 0xe9, which is not UTF-8"),
         (["fox", "--learn-from", "latin.txt"], 2, "latin.txt: byte 3 is not UTF-8"),

@@ -49,10 +49,12 @@ def test_of_pairs_that_occur_equally_often_the_one_with_the_smallest_ids_is_merg
     assert most_frequent == [((a, b), [(b, r), (r, a)]), ((r, a), [(ab, r)]), ((ab, ra), [])]
 
 
-def test_training_twice_gives_the_same_tokenizer():
+def test_training_twice_gives_the_same_tokenizer_of_the_size_that_the_config_says():
     texts = [f"{a}{b} {b}{a}c " * 3 for a in "abcdefgh" for b in "ijklmnop"]
-    first, second = (train_byte_pairs(texts, vocab_size=300, special_tokens=[END]).to_json() for _ in range(2))
-    assert first == second
+    config = BytePairConfig(type="bpe", vocab_size=300, special_tokens=(END, "<|user|>"))
+    first, second = (train_tokenizer(config, texts, []) for _ in range(2))
+    assert first.to_json() == second.to_json()
+    assert (first.vocab_size, len(first.control_ids)) == (300, 2)
 
 
 @given(st.lists(st.text("abc '<|>endoftx", max_size=30), max_size=4))
@@ -62,13 +64,10 @@ def test_control_ids_never_come_from_text_whatever_it_was_trained_on(texts):
         assert tokenizer.end_of_text not in tokenizer.encode(text)
 
 
-@pytest.mark.parametrize("token", ["the", "a", "Ġthe"])
-def test_a_control_token_that_is_ordinary_text_is_an_error(token):
-    with pytest.raises(DataError, match="special_tokens"):
-        train_byte_pairs(["the the the the"], vocab_size=300, special_tokens=[END, token])
-
-
-def test_a_control_token_that_is_a_character_of_the_corpus_is_an_error():
+def test_a_control_token_that_is_ordinary_text_is_an_error():
+    for token in ("the", "a", "Ġthe"):
+        with pytest.raises(DataError, match="special_tokens"):
+            train_byte_pairs(["the the the the"], vocab_size=300, special_tokens=[END, token])
     with pytest.raises(DataError, match="special_tokens"):
         train_characters(["ab"], special_tokens=["b"])
 
@@ -112,10 +111,3 @@ def test_a_character_vocabulary_covers_both_splits():
     tokenizer = train_tokenizer(CharacterConfig(type="char"), ["ab"], ["bc"])
     assert tokenizer.vocab_size == 4
     assert tokenizer.decode(tokenizer.encode("abc")) == "abc"
-
-
-def test_the_config_decides_size_and_control_tokens():
-    config = BytePairConfig(type="bpe", vocab_size=262, special_tokens=(END, "<|user|>"))
-    tokenizer = train_tokenizer(config, ["abracadabra " * 9], [])
-    assert tokenizer.vocab_size == 262
-    assert len(tokenizer.control_ids) == 2
