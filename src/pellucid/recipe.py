@@ -126,23 +126,21 @@ def build_task(
             )
         case _ as objective:
             from pellucid.corpora.instructions import InstructionsCorpus
-            from pellucid.post_training.build import learning_after_pretraining
+            from pellucid.post_training.build import PostTraining
 
             corpus = build_corpus(config.corpus) if config.corpus.type == "instructions" else None
             assert corpus is None or isinstance(corpus, InstructionsCorpus)
-            return learning_after_pretraining(
-                objective,
-                corpus,
-                data,
-                model,
-                frozen_copy(model),
-                precision,
-                world,
+            post_training = PostTraining(
+                model=model,
+                reference=frozen_copy(model),
+                data=data,
+                precision=precision,
+                world=world,
                 seed=config.seed,
                 batch_size=config.train.batch_size,
                 batches_per_update=config.train.gradient_accumulation_steps,
-                n_answers=config.answers_compared,
             )
+            return post_training.task(objective, corpus, config.answers_compared)
 
 
 def build_trainer(

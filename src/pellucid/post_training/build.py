@@ -1,7 +1,7 @@
 """The tasks of post-training: learning from pairs of answers, or from answers of one's own."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -64,72 +64,149 @@ from pellucid.trained import load_trained_model
 GetPairs = Callable[[int, slice], Sequence[Pair | Ranking]]
 
 
-def learning_after_pretraining(
-    objective: RewardModelConfig | DPOConfig | GRPOConfig | PPOConfig,
-    corpus: InstructionsCorpus | None,
-    data: PreparedData,
-    model: LanguageModel,
-    reference: LanguageModel,
-    precision: Precision,
-    world: World,
-    *,
-    seed: int,
-    batch_size: int,
-    batches_per_update: int,
-    n_answers: int,
-) -> Task:
-    """The task of an objective. corpus: its instructions, unless it learns from pairs that are in files.
+@dataclass(frozen=True, kw_only=True)
+class PostTraining:
+    """The tasks that begin with a trained model, `task` for each objective.
 
     reference: a frozen copy of the model as it is now; it also answers the instructions of which pairs are made.
     """
-    sizes = {"seed": seed, "batch_size": batch_size, "batches_per_update": batches_per_update}
-    match objective:
-        case RewardModelConfig() | DPOConfig():
-            if corpus is None:
-                length = model.context_length
-                pairs = pairs_of_files(data, world, seed, batch_size, context_length=length, n_answers=n_answers)
-            else:
-                pairs = written_pairs(objective, corpus, data, reference, precision, world, **sizes)
-            return learning_from_pairs(objective, *pairs, model, reference, precision, world, batch_size=batch_size)
-        case GRPOConfig() | PPOConfig():
-            assert corpus is not None, "the config has checked it"
-            return learning_from_answers(objective, corpus, data.tokenizer, model, reference, precision, world, **sizes)
-        case _:
-            assert_never(objective)
 
+    model: LanguageModel
+    reference: LanguageModel
+    data: PreparedData
+    precision: Precision
+    world: World
+    seed: int
+    batch_size: int
+    batches_per_update: int
 
-def learning_from_pairs(
-    objective: RewardModelConfig | DPOConfig,
-    get_pairs: GetPairs,
-    held_out: Sequence[Pair | Ranking],
-    model: LanguageModel,
-    reference: LanguageModel,
-    precision: Precision,
-    world: World,
-    *,
-    batch_size: int,
-) -> Task:
-    """Learning which of two answers is better. get_pairs(i, rows): of micro-batch i; held_out: this rank's."""
-    log_p = partial(answer_log_probabilities, reference, precision) if isinstance(objective, DPOConfig) else None
+    def task(
+        self,
+        objective: RewardModelConfig | DPOConfig | GRPOConfig | PPOConfig,
+        corpus: InstructionsCorpus | None,
+        n_answers: int,
+    ) -> Task:
+        """corpus: its instructions, unless the data is pairs from files, or rankings of `n_answers`."""
+        match objective:
+            case RewardModelConfig() | DPOConfig():
+                pairs = self._pairs_of_files(n_answers) if corpus is None else self._written_pairs(objective, corpus)
+                return self._learning_from_pairs(objective, *pairs)
+            case GRPOConfig() | PPOConfig():
+                assert corpus is not None, "the config has checked it"
+                return self._learning_from_answers(objective, corpus)
+            case _:
+                assert_never(objective)
 
-    def batches(max_tokens: int | None) -> Iterator[PairBatch]:
-        n_tokens = 0
-        for first in range(0, len(held_out), batch_size):
-            batch = pair_batch(held_out[first : first + batch_size], log_p)
-            yield batch
-            n_tokens += batch.n_tokens * world.size
-            if max_tokens is not None and n_tokens >= max_tokens:
-                break
+    def _learning_from_pairs(
+        self, objective: RewardModelConfig | DPOConfig, get_pairs: GetPairs, held_out: Sequence[Pair | Ranking]
+    ) -> Task:
+        """Learning which of two answers is better. get_pairs(i, rows): of micro-batch i; held_out: this rank's."""
+        precision, world, is_dpo = self.precision, self.world, isinstance(objective, DPOConfig)
+        log_p = partial(answer_log_probabilities, self.reference, precision) if is_dpo else None
 
-    return Task(
-        lambda micro_batch, rows: pair_batch(get_pairs(micro_batch, rows), log_p),
-        objective_of(objective, model, precision),
-        lambda model, max_tokens: evaluate_pairs(
-            model, objective_of(objective, model, precision), batches(max_tokens), precision, world
-        ),
-        # A reward model gives numbers: what it would write is no longer of interest.
-        write_samples=(lambda *_: []) if objective.type == "reward_model" else None,
-    )
+        def batches(max_tokens: int | None) -> Iterator[PairBatch]:
+            n_tokens = 0
+            for first in range(0, len(held_out), self.batch_size):
+                batch = pair_batch(held_out[first : first + self.batch_size], log_p)
+                yield batch
+                n_tokens += batch.n_tokens * world.size
+                if max_tokens is not None and n_tokens >= max_tokens:
+                    break
+
+        return Task(
+            lambda micro_batch, rows: pair_batch(get_pairs(micro_batch, rows), log_p),
+            objective_of(objective, self.model, precision),
+            lambda model, max_tokens: evaluate_pairs(
+                model, objective_of(objective, model, precision), batches(max_tokens), precision, world
+            ),
+            # A reward model gives numbers: what it would write is no longer of interest.
+            write_samples=None if is_dpo else lambda *_: [],
+        )
+
+    def _pairs_of_files(self, n_answers: int) -> tuple[GetPairs, Sequence[Pair | Ranking]]:
+        """The pairs of a preferences corpus: in a new order each epoch; for validation in the files' order."""
+        train, validation, length = self.data.train, self.data.validation, self.model.context_length
+        fitting, held_out = (pairs_that_fit(tokens, length, n_answers) for tokens in (train, validation))
+        nth = in_new_order(fitting, self.seed)
+
+        def get_pairs(micro_batch: int, rows: slice) -> list[Ranking]:
+            first = micro_batch * self.batch_size
+            return [ranking_of(train, nth(n), n_answers) for n in range(first, first + self.batch_size)[rows]]
+
+        mine = held_out[self.world.rank :: self.world.size]
+        return get_pairs, [ranking_of(validation, i, n_answers) for i in mine]
+
+    def _written_pairs(
+        self, objective: RewardModelConfig | DPOConfig, corpus: InstructionsCorpus
+    ) -> tuple[GetPairs, Sequence[Pair | Ranking]]:
+        """Answers of the reference to the corpus's instructions, judged by the grammar.
+
+        Of validation pairs the better is chosen, and ties are left out.
+        """
+        data, world = self.data, self.world
+        n_train, n_validation = (len(tokens.boundaries) - 1 for tokens in (data.train, data.validation))
+        nth = in_new_order(range(n_train), self.seed)
+        in_training = PairWriter(
+            model=self.reference,
+            prompt=lambda n: prompt_of(data.train, nth(n)),
+            judge=GrammarJudge(corpus, data.tokenizer),
+            precision=self.precision,
+            stop_ids=data.tokenizer.control_ids,  # any control token ends an answer, as in rollouts
+            max_new_tokens=objective.max_new_tokens,
+            noise=objective.judge_noise,
+            seeds=(self.seed, TRAIN),
+            fork=objective.fork,
+            cut=objective.cut if isinstance(objective, DPOConfig) else "none",
+        )
+        in_validation = replace(
+            in_training,
+            prompt=partial(prompt_of, data.validation),
+            noise=0.0,
+            seeds=(self.seed, VALIDATION),
+            fork=False,
+            cut="none",
+        )
+        # Now, so that a run without a preference ends before it has begun.
+        mine = range(min(n_validation, VALIDATION_PAIRS))[world.rank :: world.size]
+        written = [in_validation(mine[i : i + PAIRS_AT_ONCE]) for i in range(0, len(mine), PAIRS_AT_ONCE)]
+        held_out = [pair for pairs in written for pair in pairs if pair is not None]
+        if world.totals([len(held_out)]) == [0]:
+            what = "the model of start_from answers all held-out instructions equally well: nothing can be preferred"
+            raise DataError("objective", what, "fine-tune it first: `pellucid train instructions_sft`")
+        pairs = pairs_of_update(in_training, batch_size=self.batch_size, batches_per_update=self.batches_per_update)
+        return pairs, held_out
+
+    def _learning_from_answers(self, objective: GRPOConfig | PPOConfig, corpus: InstructionsCorpus) -> Task:
+        """Learning from the model's own answers to the corpus's instructions."""
+        credit, learn = build_credit(objective, self.model, self.precision)
+        rollouts = Rollouts(
+            model=self.model,
+            reference=self.reference,
+            corpus=corpus,
+            tokenizer=self.data.tokenizer,
+            reward=build_reward(objective.reward, self.data.tokenizer, self.precision),
+            credit=credit,
+            precision=self.precision,
+            world=self.world,
+            seed=self.seed,
+            batch_size=self.batch_size,
+            gradient_accumulation_steps=self.batches_per_update,
+            updates_per_rollout=objective.updates_per_rollout,
+            group_size=objective.group_size if isinstance(objective, GRPOConfig) else 1,
+            max_new_tokens=objective.max_new_tokens,
+            temperature=objective.temperature,
+            beta=objective.beta,
+        )
+        return Task(
+            rollouts.batch,
+            reporting_verdicts(learn),
+            rollouts.evaluate,
+            write_samples=rollouts.samples,
+            figure="rewards.png",
+            reward_sha256=reward_sha256(objective.reward),
+            kept=rollouts.kept,
+            restore=rollouts.restore,
+        )
 
 
 def objective_of(objective: RewardModelConfig | DPOConfig, model: LanguageModel, precision: Precision) -> Objective:
@@ -152,113 +229,6 @@ def answer_log_probabilities(
     """log p of each answer, summed over its tokens: (N,), on the CPU."""
     logits_NTV = precision.computing(model)(inputs_NT)
     return log_probabilities(logits_NTV, targets_NT.to(precision.device)).sum(dim=1).cpu()
-
-
-def pairs_of_files(
-    data: PreparedData, world: World, seed: int, batch_size: int, *, context_length: int, n_answers: int
-) -> tuple[GetPairs, Sequence[Pair | Ranking]]:
-    """The pairs of a preferences corpus: for training in a new order each epoch, for validation in the files' order."""
-    fitting, held_out = (pairs_that_fit(tokens, context_length, n_answers) for tokens in (data.train, data.validation))
-    nth = in_new_order(fitting, seed)
-
-    def get_pairs(micro_batch: int, rows: slice) -> list[Ranking]:
-        first = micro_batch * batch_size
-        return [ranking_of(data.train, nth(n), n_answers) for n in range(first, first + batch_size)[rows]]
-
-    return get_pairs, [ranking_of(data.validation, i, n_answers) for i in held_out[world.rank :: world.size]]
-
-
-def written_pairs(
-    objective: RewardModelConfig | DPOConfig,
-    corpus: InstructionsCorpus,
-    data: PreparedData,
-    writer: LanguageModel,
-    precision: Precision,
-    world: World,
-    *,
-    seed: int,
-    batch_size: int,
-    batches_per_update: int,
-) -> tuple[GetPairs, Sequence[Pair | Ranking]]:
-    """Answers of the writer to the corpus's instructions, judged by the grammar.
-
-    Of validation pairs the better is chosen, and ties are left out.
-    """
-    n_train, n_validation = (len(tokens.boundaries) - 1 for tokens in (data.train, data.validation))
-    nth = in_new_order(range(n_train), seed)
-    in_training = PairWriter(
-        model=writer,
-        prompt=lambda n: prompt_of(data.train, nth(n)),
-        judge=GrammarJudge(corpus, data.tokenizer),
-        precision=precision,
-        stop_ids=data.tokenizer.control_ids,  # any control token ends an answer, as in rollouts
-        max_new_tokens=objective.max_new_tokens,
-        noise=objective.judge_noise,
-        seeds=(seed, TRAIN),
-        fork=objective.fork,
-        cut=objective.cut if isinstance(objective, DPOConfig) else "none",
-    )
-    of_held_out = replace(
-        in_training,
-        prompt=partial(prompt_of, data.validation),
-        noise=0.0,
-        seeds=(seed, VALIDATION),
-        fork=False,
-        cut="none",
-    )
-    # Now, so that a run without a preference ends before it has begun.
-    mine = range(min(n_validation, VALIDATION_PAIRS))[world.rank :: world.size]
-    written = [of_held_out(mine[i : i + PAIRS_AT_ONCE]) for i in range(0, len(mine), PAIRS_AT_ONCE)]
-    held_out = [pair for pairs in written for pair in pairs if pair is not None]
-    if world.totals([len(held_out)]) == [0]:
-        what = "the model of start_from answers all held-out instructions equally well: nothing can be preferred"
-        raise DataError("objective", what, "fine-tune it first: `pellucid train instructions_sft`")
-    return pairs_of_update(in_training, batch_size=batch_size, batches_per_update=batches_per_update), held_out
-
-
-def learning_from_answers(
-    objective: GRPOConfig | PPOConfig,
-    corpus: InstructionsCorpus,
-    tokenizer: Tokenizer,
-    model: LanguageModel,
-    reference: LanguageModel,
-    precision: Precision,
-    world: World,
-    *,
-    seed: int,
-    batch_size: int,
-    batches_per_update: int,
-) -> Task:
-    """Learning from the model's own answers to the corpus's instructions."""
-    credit, learn = build_credit(objective, model, precision)
-    rollouts = Rollouts(
-        model=model,
-        reference=reference,
-        corpus=corpus,
-        tokenizer=tokenizer,
-        reward=build_reward(objective.reward, tokenizer, precision),
-        credit=credit,
-        precision=precision,
-        world=world,
-        seed=seed,
-        batch_size=batch_size,
-        gradient_accumulation_steps=batches_per_update,
-        updates_per_rollout=objective.updates_per_rollout,
-        group_size=objective.group_size if isinstance(objective, GRPOConfig) else 1,
-        max_new_tokens=objective.max_new_tokens,
-        temperature=objective.temperature,
-        beta=objective.beta,
-    )
-    return Task(
-        rollouts.batch,
-        reporting_verdicts(learn),
-        rollouts.evaluate,
-        write_samples=rollouts.samples,
-        figure="rewards.png",
-        reward_sha256=reward_sha256(objective.reward),
-        kept=rollouts.kept,
-        restore=rollouts.restore,
-    )
 
 
 def build_credit(
