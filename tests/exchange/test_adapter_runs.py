@@ -120,13 +120,13 @@ def test_a_merged_run_needs_no_other_and_writes_the_same(place: Path, pellucid, 
     assert pellucid("train", "adapted.yaml", "start_from=merged", "--run-dir", "next").exit_code == 0
 
 
-@pytest.mark.parametrize("to", ["int8", "nf4", "nf4-double"])
+@pytest.mark.parametrize("to", ["int8", "nf4-double"])
 def test_a_quantized_run_computes_with_the_values_of_its_codes(place: Path, pellucid, to: str):
     done = pellucid("quantize", "base", "--to", to, "--out", "few", "--json")
     assert done.exit_code == 0, done
     sizes = json.loads(done.stdout)
     assert sizes["bits_before"] == sizes["model_bits_before"] == 32
-    assert {"int8": 8.5, "nf4": 4.5, "nf4-double": 4.2}[to] <= sizes["bits_after"] < sizes["model_bits_after"]
+    assert {"int8": 8.5, "nf4-double": 4.2}[to] <= sizes["bits_after"] < sizes["model_bits_after"]
     model = load_trained_model(find_step_directory(place / "base", "best")).model
     quantize(model, to)
     found = load_file(weights_file(place / "few"))
@@ -137,12 +137,7 @@ def test_a_quantized_run_computes_with_the_values_of_its_codes(place: Path, pell
     assert not any(isinstance(module, QuantizedLinear) for module in trained.model.modules())
     torch.testing.assert_close(trained.model(tokens), model(tokens))
     assert loss(pellucid, "few") == pytest.approx(loss(pellucid, "base"), abs=0.1)
-    for command in (
-        ("generate", "few", *PROMPT),
-        ("explain", "few"),
-        ("verify", "few"),
-        ("export", "few", "exported", "--to", "hf"),
-    ):
+    for command in (("generate", "few", *PROMPT), ("verify", "few"), ("export", "few", "exported", "--to", "hf")):
         assert pellucid(*command).exit_code == 0, command
 
 
@@ -159,12 +154,7 @@ def test_quantize_prints_what_it_saves(place: Path, pellucid):
 @pytest.mark.parametrize("moment", ["before it is read", "after it was read"])
 @pytest.mark.parametrize(
     "command",
-    [
-        ("merge", "adapted", "--out", "made"),
-        ("quantize", "base", "--to", "nf4", "--out", "made"),
-        ("export", "base", "made", "--to", "hf"),
-        ("generate", "base", *PROMPT),
-    ],
+    [("merge", "adapted", "--out", "made"), ("generate", "base", *PROMPT)],
     ids=lambda command: command[0],
 )
 def test_a_checkpoint_that_training_deletes_meanwhile_is_no_failure(
@@ -185,20 +175,9 @@ def test_a_checkpoint_that_training_deletes_meanwhile_is_no_failure(
     done = pellucid(*command)
     assert done.exit_code == 0, done
     assert not chosen.exists()
-    if command[0] in ("merge", "quantize"):
+    if command[0] == "merge":
         assert (find_step_directory(place / "made", "best").name == chosen.name) == (moment == "after it was read")
         assert pellucid("verify", "made").exit_code == 0
-
-
-def test_a_run_that_is_stopped_and_resumed_ends_with_the_same_bytes(place: Path, pellucid):
-    for run, start in {"adapted": "base", "on-codes": "codes"}.items():
-        arguments = ("train", "adapted.yaml", f"start_from={start}", "--run-dir", "again")
-        assert pellucid(*arguments, "train.steps=4").exit_code == 0
-        assert pellucid(*arguments, "--resume").exit_code == 0
-        for name in ("model.safetensors", "optimizer.safetensors"):
-            again, whole = (weights_file(place / each).with_name(name).read_bytes() for each in ("again", run))
-            assert again == whole
-        shutil.rmtree(place / "again")
 
 
 def test_a_run_with_an_adapter_that_ends_anywhere_and_is_resumed_ends_with_the_same_bytes(
@@ -241,41 +220,28 @@ def test_an_adapter_works_from_any_folder_and_moves_with_its_base(place: Path, p
     refused(gone, 4, f"still needs, are neither here nor in {place.resolve() / 'elsewhere/moved/base'}; bring")
 
 
-@pytest.mark.parametrize("command", [("generate",), ("evaluate",), ("merge", "--out", "merged"), ("verify",)])
-def test_a_base_that_is_gone_or_is_another_is_refused_in_one_line(place: Path, pellucid, command):
-    name, *options = command
-    steps = list((place / "base").glob("step-*"))
-    for step in steps:
-        shutil.move(step, place / f"away-{step.name}")
-    gone = pellucid(name, "adapted", *options)
-    if name == "verify":
-        assert gone.exit_code == 4
-        assert "still needs, are no longer here" in gone.stdout
-        assert gone.stderr.endswith("bring that checkpoint back\n")  # not: train again with --overwrite
-        return
-    refused(gone, 4, "error: base: the weights that this run started from, and still needs, are no longer here; bring")
-    other = pellucid("train", "tiny.yaml", "seed=1", "--run-dir", "other")
-    assert other.exit_code == 0, other
+def test_a_base_that_is_gone_or_is_another_is_refused_in_one_line(place: Path, pellucid):
+    resume = ("train", "adapted/config.yaml", "train.steps=8", "--run-dir", "adapted", "--resume")
+    assert pellucid("train", "tiny.yaml", "seed=1", "--run-dir", "other").exit_code == 0
+    for step in (place / "base").glob("step-*"):
+        shutil.rmtree(step)
+    for command in (("generate", "adapted"), ("merge", "adapted", "--out", "merged"), resume):
+        words = "error: base: the weights that this run started from, and still needs, are no longer here; bring"
+        refused(pellucid(*command), 4, words)
+    damaged = pellucid("verify", "adapted")
+    assert damaged.exit_code == 4
+    assert "still needs, are no longer here" in damaged.stdout
+    assert damaged.stderr.endswith("bring that checkpoint back\n")  # not: train again with --overwrite
     for step in (place / "other").glob("step-*"):
         shutil.move(step, place / "base" / step.name)
-    refused(pellucid(name, "adapted", *options), 4, "error: base: the weights that this run started from")
-
-
-def test_to_resume_without_the_base_is_refused_in_one_line(place: Path, pellucid):
-    shutil.rmtree(place / "base")
-    again = pellucid("train", "adapted/config.yaml", "train.steps=8", "--run-dir", "adapted", "--resume")
-    refused(again, 4, "error: base: the weights that this run started from, and still needs, are no longer here")
+    refused(pellucid("generate", "adapted"), 4, "error: base: the weights that this run started from")
 
 
 def test_bad_adapters_and_bad_formats_are_one_line_before_anything_is_written(place: Path, pellucid):
     cases = {
-        "adapter.rank=0": "adapter.rank: 0 is out of range; give a value of at least 1",
         "adapter.rank=17": "adapter.rank: 17 is not from 1 to 16, the shorter side of W_Q",
         "adapter.targets=[W_Q, W_gate]": "no linear layer inside a block is named 'W_gate'; choose among W_1, W_2, W_K",
-        "adapter.targets=[]": "adapter.targets",
-        "adapter.targets=[unembedding_VD]": "no linear layer inside a block is named 'unembedding_VD'",
         "start_from=codes quantization=none": "quantization: none does not fit the weights of codes, nf4; leave it out",
-        "start_from=codes quantization=int8": "quantization: int8 does not fit the weights of codes, nf4; leave it out",
         "start_from=codes adapter=null": "quantization: nf4 weights are frozen, and there is nothing else to train",
     }
     for changes, words in cases.items():
@@ -311,12 +277,10 @@ def test_a_plain_base_is_quantized_on_the_way_if_the_config_says_so(place: Path,
 def test_the_next_run_starts_from_an_adapter_as_from_its_merged_weights(place: Path, pellucid):
     assert pellucid("merge", "on-codes", "--out", "merged").exit_code == 0
     for start in ("on-codes", "merged"):
-        for extra in ((), ("adapter=null",)):
-            arguments = ("train", "adapted.yaml", f"start_from={start}", "train.steps=2", *extra, "--overwrite")
-            assert pellucid(*arguments, "--run-dir", f"next-{start}-{len(extra)}").exit_code == 0
-    for n in (0, 1):
-        first, second = (load_file(weights_file(place / f"next-{start}-{n}")) for start in ("on-codes", "merged"))
-        assert all(torch.equal(first[name], tensor) for name, tensor in second.items())
+        arguments = ("train", "adapted.yaml", f"start_from={start}", "train.steps=2", "--run-dir", f"next-{start}")
+        assert pellucid(*arguments).exit_code == 0
+    first, second = (load_file(weights_file(place / f"next-{start}")) for start in ("on-codes", "merged"))
+    assert all(torch.equal(first[name], tensor) for name, tensor in second.items())
 
 
 def test_a_checkpoint_that_starts_from_itself_is_refused(place: Path, pellucid):

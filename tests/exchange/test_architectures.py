@@ -1,13 +1,10 @@
 """The outside witness: what leaves for transformers, or comes from it, computes the same logits there and here."""
 
-import importlib
 import json
 from itertools import chain
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from scripts.results import ROOT
 
@@ -22,103 +19,13 @@ from exchange.hugging_face_models import (
 )
 from model.model_axes import all_combinations, covering_combinations, tiny_config
 from pellucid.checkpoint.training_state import model_tensors
-from pellucid.config.model import DecoderConfig
 from pellucid.errors import CheckpointError, ConfigError
-from pellucid.exchange.architectures import class_for, from_hugging_face, to_hugging_face
+from pellucid.exchange.architectures import ARCHITECTURES, class_for, from_hugging_face, to_hugging_face
 from pellucid.model.build import build_model
 
 ROPE = {"type": "rope", "base": 500.0}
-PLAIN = ["relu", "gelu", "gelu_tanh", "relu_squared"]
 LLAMA = {"norm": "rms_norm", "activation": "swiglu"}
 WINDOW = {"type": "sliding_window", "window": 3}
-# Of each class, the choices that it has; what it lacks stays at its default.
-CHOICES = {
-    "LlamaForCausalLM": {
-        "norm": ["rms_norm"],
-        "activation": ["swiglu"],
-        "n_kv_heads": [None, 1, 2],
-        "head_width": [None, 6],
-        "bias": [True, False],
-    },
-    "MistralForCausalLM": {
-        "norm": ["rms_norm"],
-        "activation": ["swiglu"],
-        "n_kv_heads": [None, 2],
-        "head_width": [None, 6],
-        "attention": [WINDOW],
-    },
-    "Qwen3ForCausalLM": {
-        "norm": ["rms_norm"],
-        "activation": ["swiglu"],
-        "qk_norm": [True],
-        "n_kv_heads": [None, 1, 2],
-        "head_width": [None, 6],
-        "attention": ["explicit", WINDOW],
-    },
-    "GPT2LMHeadModel": {
-        "position": [{"type": "learned"}, {"type": "sinusoidal"}, {"type": "none"}],
-        "activation": PLAIN,
-        "bias": [True, False],
-    },
-    "Starcoder2ForCausalLM": {
-        "activation": PLAIN,
-        "n_kv_heads": [None, 1, 2],
-        "head_width": [None, 6],
-        "bias": [True, False],
-        "attention": ["explicit", WINDOW],
-    },
-}
-
-
-@pytest.fixture(scope="module")
-def transformers():
-    """Imported when a test asks for it: several seconds, which every process that collects the tests would spend."""
-    return importlib.import_module("transformers")
-
-
-def configs_of(name):
-    """Decoders of many shapes that a class can be."""
-    choices = {"position": [ROPE], **CHOICES[name]}
-    sizes = {
-        "context_length": st.integers(8, 12),
-        "d_model": st.sampled_from([16, 32]),
-        "n_heads": st.sampled_from([2, 4]),
-        "n_layers": st.integers(1, 3),
-        "d_ff": st.one_of(st.none(), st.integers(3, 40)),
-        "norm_epsilon": st.sampled_from([1e-6, 1e-5, 0.01]),
-        "tied_embeddings": st.booleans(),
-    }
-    axes = {axis: st.sampled_from(values) for axis, values in choices.items()}
-    return st.fixed_dictionaries({**sizes, **axes}).map(DecoderConfig.model_validate)
-
-
-def function_of(config):
-    """What matters to the function, with defaults written out."""
-    said = config.model_dump(exclude={"dropout", "zero_init_projections", "copying_init", "embedding_std"})
-    said["n_kv_heads"] = config.n_kv_heads or config.n_heads
-    said["head_width"] = config.head_width or config.d_model // config.n_heads
-    said["d_ff"] = config.d_ff or 4 * config.d_model
-    return said
-
-
-@pytest.mark.parametrize("name", CHOICES)
-def test_what_is_exported_computes_the_same_in_transformers_and_comes_back_as_it_was(transformers, name, soak):
-    @settings(max_examples=200 if soak else 8)
-    @given(configs_of(name))
-    def holds(config):
-        ours = random_decoder(config)
-        hf_config, hf_tensors = to_hugging_face(config, model_tensors(ours), VOCAB_SIZE)
-        assert hf_config["architectures"] == [name]
-        assert_same_logits(ours, built_by_transformers(transformers, hf_config, hf_tensors))
-
-        again, tensors, vocab_size = from_hugging_face(hf_config, hf_tensors, "DIR")
-        assert vocab_size == VOCAB_SIZE
-        assert function_of(again) == function_of(config)
-        torch.testing.assert_close(tensors, model_tensors(ours), rtol=0, atol=0)
-
-    holds()
-
-
 EXPERTS = [{"type": "dense"}, {"type": "moe", "n_experts": 3}, {"type": "moe", "n_experts": 3, "shared_experts": 1}]
 
 
@@ -133,28 +40,21 @@ def test_each_combination_of_the_axes_has_a_class_or_a_knob_to_blame():
             classes.add(class_for(config, {}).name)
         except ConfigError as error:
             assert_names_a_turned_knob(error, config)
-    assert classes == {*CHOICES, "MixtralForCausalLM"}
+    assert classes == {each.name for each in ARCHITECTURES} - {"Qwen2ForCausalLM"}
 
 
 @pytest.mark.parametrize(
     ("knob", "choices"),
     [
-        ("norm_placement", {"norm_placement": "post"}),
-        ("logit_soft_cap", {"logit_soft_cap": 30.0}),
-        ("attention", {"attention": "linear"}),
         ("attention", {"attention": WINDOW, "position": {"type": "learned"}}),
         ("attention.window", {**LLAMA, "position": ROPE, "attention": {**WINDOW, "window": 1}}),
         ("position.unrotated_last_layers", {"position": {"type": "rope", "unrotated_last_layers": 1}}),
         ("position.rotated_fraction", {**LLAMA, "position": {"type": "rope", "rotated_fraction": 0.5}}),
-        ("norm", {"norm": "rms_norm", "position": {"type": "learned"}}),
-        ("n_kv_heads", {"position": {"type": "learned"}, "n_kv_heads": 1}),
-        ("head_width", {"position": {"type": "learned"}, "head_width": 6}),
-        ("qk_norm", {"position": {"type": "none"}, "qk_norm": True}),
-        ("feed_forward", {"feed_forward": {"type": "moe"}}),
         ("bias", {**LLAMA, "qk_norm": True, "bias": True}),
     ],
 )
 def test_what_no_class_can_be_is_refused_by_the_name_of_the_knob(knob, choices):
+    """Others are turned at random in test_random_exports.py."""
     config = tiny_config(**choices)
     with pytest.raises(ConfigError) as refused:
         to_hugging_face(config, model_tensors(random_decoder(config)), VOCAB_SIZE)
@@ -203,7 +103,8 @@ def test_experts_leave_as_mixtrals_and_come_back(transformers, tmp_path, d_ff):
     saved = json.loads((tmp_path / "saved/config.json").read_text())
     again, config_again = imported(saved, load_file(tmp_path / "saved/model.safetensors"))
     assert_same_logits(again, theirs)
-    assert function_of(config_again) == function_of(config)
+    assert config_again.feed_forward == config.feed_forward
+    assert config_again.d_ff == d_ff
 
 
 def test_a_window_leaves_for_a_class_whose_cache_keeps_it(transformers):
@@ -241,30 +142,31 @@ def made_by_transformers(transformers, name, **knobs):
     return model, {**json.loads(model.config.to_json_string()), "architectures": [class_name]}
 
 
-@pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize(
     ("name", "knobs"),
     [
         ("GPT2", {}),
-        ("GPT2", {"n_inner": 21, "activation_function": "relu", "layer_norm_epsilon": 0.01}),
-        ("Llama", {}),
+        (
+            "GPT2",
+            {"tie_word_embeddings": False, "n_inner": 21, "activation_function": "relu", "layer_norm_epsilon": 0.1},
+        ),
+        ("Llama", {"tie_word_embeddings": False}),
         ("Llama", {"num_key_value_heads": 2, "head_dim": 6, "rms_norm_eps": 0.01, "attention_bias": True}),
         ("Llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 300.0}, "mlp_bias": True}),
         ("Qwen3", {"num_key_value_heads": 2, "head_dim": 6, "rms_norm_eps": 0.01}),
-        ("Qwen3", {"num_key_value_heads": 4, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}),
         ("Qwen3", {"num_key_value_heads": 4, "use_sliding_window": True, "sliding_window": 3, "max_window_layers": 0}),
-        ("Qwen3", {"num_key_value_heads": 4, "attention_bias": True}),
-        ("Qwen2", {"num_key_value_heads": 2}),
+        ("Qwen3", {"num_key_value_heads": 4, "attention_bias": True, "tie_word_embeddings": False}),
+        ("Qwen2", {"num_key_value_heads": 2, "tie_word_embeddings": False}),
         ("Qwen2", {"num_key_value_heads": 4, "use_sliding_window": True, "sliding_window": 3, "max_window_layers": 0}),
         ("Mistral", {"num_key_value_heads": 2, "sliding_window": 3}),
-        ("Starcoder2", {}),
+        ("Starcoder2", {"tie_word_embeddings": False}),
         ("Starcoder2", {"use_bias": False}),
     ],
 )
 def test_models_of_transformers_compute_the_same_here_and_when_they_go_back_even_after_training(
-    transformers, name, knobs, tied
+    transformers, name, knobs
 ):
-    theirs, hf_config = made_by_transformers(transformers, name, **knobs, tie_word_embeddings=tied)
+    theirs, hf_config = made_by_transformers(transformers, name, **{"tie_word_embeddings": True, **knobs})
     ours, config = imported(hf_config, theirs.state_dict())
     assert_same_logits(ours, theirs)
     back = to_hugging_face(config, model_tensors(ours), VOCAB_SIZE)
@@ -329,19 +231,14 @@ def test_llama_as_older_transformers_wrote_it_is_imported(transformers):
     ("name", "changes", "wrong"),
     [
         ("Llama", {"architectures": ["LlamaForSequenceClassification"]}, "LlamaForSequenceClassification is no class"),
-        ("Llama", {"model_type": "bert", "architectures": ["BertModel"]}, "BertModel is no class known here"),
         ("Llama", {"model_type": None, "architectures": None}, "a config.json without model_type is no class"),
         ("Llama", {"hidden_act": "gelu"}, "hidden_act is 'gelu', but Pellucid has silu or swish"),
-        ("Llama", {"hidden_act": ["silu"]}, "hidden_act is ['silu']"),
         ("Llama", {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_scaling is {'rope_type': 'llama3'"),
-        ("Llama", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_scaling is {'type': 'linear'"),
         ("Llama", {"rope_parameters": {"full_attention": {"rope_theta": 1.0}}}, "rope_parameters is {'full"),
         ("Llama", {"rope_parameters": "yarn"}, "rope_parameters is 'yarn', not an object"),
         ("Llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5, but Pellucid has 1 for Llama"),
         ("Llama", {"quantization_config": {"bits": 4}}, "quantization_config is {'bits': 4}"),
-        ("Llama", {"is_causal": False}, "is_causal is False, but Pellucid has True only"),
         ("Llama", {"hidden_size": "16"}, "hidden_size is '16', not a positive integer"),
-        ("Llama", {"num_attention_heads": 0}, "num_attention_heads is 0, not a positive integer"),
         ("Llama", {"num_key_value_heads": 3}, "n_heads: 4 is not a multiple of n_kv_heads 3"),
         ("Llama", {"num_hidden_layers": 2_000_000_000}, "tensors are too few for 2000000000 layers"),
         (
@@ -349,7 +246,6 @@ def test_llama_as_older_transformers_wrote_it_is_imported(transformers):
             {"hidden_size": 2**31 - 4, "intermediate_size": 2**31 - 1},
             "no machine holds matrices of such sizes",
         ),
-        ("Mistral", {"num_hidden_layers": 2_000_000_000}, "tensors are too few for 2000000000 layers"),
         ("Mistral", {"layer_types": ["full_attention"] * 2}, "layer_types is ['full_attention', 'full_attention']"),
         ("Llama", {"rms_norm_eps": "1e-5"}, "rms_norm_eps is '1e-5', not a number"),
         ("Llama", {"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no', not true or false"),
@@ -358,9 +254,7 @@ def test_llama_as_older_transformers_wrote_it_is_imported(transformers):
         ("Llama", {"attention_bias": True}, "tensor model.layers.0.self_attn.q_proj.bias is missing"),
         ("Qwen3", {"layer_types": ["full_attention", "sliding_attention"], "use_sliding_window": True}, "layer_types"),
         ("Qwen3", {"layer_types": None, "use_sliding_window": True, "max_window_layers": 1}, "max_window_layers is 1"),
-        ("GPT2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
         ("GPT2", {"scale_attn_weights": False}, "scale_attn_weights is False, but Pellucid has True only"),
-        ("GPT2", {"add_cross_attention": True}, "add_cross_attention is True"),
         ("GPT2", {"activation_function": "quick_gelu"}, "activation_function is 'quick_gelu', but Pellucid has relu"),
     ],
 )

@@ -4,16 +4,12 @@ import re
 import shlex
 from pathlib import Path
 
-import pytest
-
 import pellucid as api
 
 PAGE = Path(__file__).parents[2] / "docs/ecosystem.md"
 
 
-def test_what_the_page_shows_of_export_and_import_runs(workplace, pellucid, monkeypatch, capfd):
-    pytest.importorskip("transformers")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+def test_what_the_page_shows_of_export_and_import_runs(workplace, pellucid, capfd):
     api.train("debug", steps=10, overrides=["corpus.size=200", "sample.max_new_tokens=1"])
     sections = PAGE.read_text("utf-8").partition("## Export to transformers")[2].partition("## Trackers")[0]
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", sections, re.DOTALL | re.MULTILINE)

@@ -27,13 +27,13 @@ TEXT = f"{VERSES}\n\nThe {END} said: 1 < 2 | no_way ."
 LLAMA = ["model.norm=rms_norm", "model.activation=swiglu", "model.context_length=160", "model.dropout=0.0"]
 
 
-@pytest.fixture(scope="module", params=["{type: bpe, vocab_size: 300}", "{type: char}"], ids=["bpe", "char"])
-def run(request, tmp_path_factory) -> api.Run:
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> api.Run:
     folder = tmp_path_factory.mktemp("run")
     (folder / "corpus.txt").write_text(TEXT, "utf-8")
     (folder / "tiny.yaml").write_text(TINY_RUN.replace("corpus.txt", str(folder / "corpus.txt")))
     rarely = ["sample.every_steps=1000", "evaluation.every_steps=1000", "checkpoint.every_steps=1000"]
-    overrides = [*LLAMA, f"tokenizer={request.param}", *rarely]
+    overrides = [*LLAMA, *rarely]
     return api.train(folder / "tiny.yaml", folder / "run", overrides=overrides, steps=40, data_dir=folder / "data")
 
 
@@ -42,14 +42,6 @@ def exported(run, tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("exported") / "deeper" / "model"
     run.export(directory)
     return directory
-
-
-@pytest.fixture
-def transformers(monkeypatch):
-    """The library, cut off from the hub."""
-    found = pytest.importorskip("transformers")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    return found
 
 
 def test_the_pipeline_writes_what_generate_writes(run, exported, transformers, pellucid):
@@ -66,10 +58,7 @@ def test_the_pipeline_writes_what_generate_writes(run, exported, transformers, p
 def test_ids_are_those_of_the_run_also_for_text_that_spells_a_control_token(run, exported, transformers):
     tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
     rng = random.Random(0)
-    is_char = run.config.tokenizer.type == "char"
-    alphabet = (
-        sorted(set(TEXT) - {"\n"}) if is_char else [*TEXT, *map(chr, range(0x20, 0xD800)), "😀", "\u2028", "\x1f", "\r"]
-    )
+    alphabet = [*TEXT, *map(chr, range(0x20, 0xD800)), "😀", "\u2028", "\x1f", "\r"]
     for _ in range(1000):
         parts = ["".join(rng.choices(alphabet, k=rng.randrange(12))) for _ in range(rng.randrange(4))]
         text = rng.choice(["", END, f" {END} "]).join(parts)
@@ -191,7 +180,6 @@ def trained(pellucid, *overrides: str) -> str:
     [
         ("model={type: bigram, context_length: 32}", "model.type: bigram"),
         ("model.norm_placement=post", "model.norm_placement: "),
-        ("model.logit_soft_cap=30.0", "model.logit_soft_cap: "),
     ],
 )
 def test_what_others_have_no_name_for_is_refused_by_the_name_of_its_knob(workplace, pellucid, override, knob):
@@ -268,16 +256,6 @@ def test_a_bad_place_or_a_full_disk_leaves_nothing_behind(workplace, pellucid, m
     Path("empty").mkdir()
     assert pellucid("export", run, "empty", "--to", "hf").stdout == "empty\n"
     assert json.loads(Path("empty/config.json").read_text())["architectures"] == ["LlamaForCausalLM"]
-
-
-def test_a_gguf_folder_holds_the_file_and_a_card_or_does_not_come_to_be(workplace, pellucid):
-    pytest.importorskip("gguf")
-    assert pellucid("export", trained(pellucid, *LLAMA), "a/llama", "--to", "gguf").exit_code == 0
-    assert sorted(os.listdir("a/llama")) == ["README.md", "model.gguf"]
-    assert 'gguf_file="model.gguf"' in Path("a/llama/README.md").read_text()
-    run = trained(pellucid, *LLAMA, "model.norm_placement=post")
-    assert_refused_whole(pellucid("export", run, "b/post", "--to", "gguf"), 2, "model.norm_placement")
-    assert not Path("b").exists()
 
 
 def no_room() -> None:

@@ -22,12 +22,8 @@ def gguf_of(**choices):
     ("knob", "choices"),
     [
         ("activation", {**GPT2, "activation": "gelu"}),
-        ("activation", {**LLAMA, "activation": "gelu_tanh"}),
         ("attention", {**LLAMA, "attention": {"type": "sliding_window", "window": 4}}),
-        ("attention", {**LLAMA, "attention": {"type": "sliding_window", "window": 4}, "qk_norm": True}),
-        ("attention", {**LLAMA, "attention": {"type": "sliding_window", "window": 4}, "bias": ["queries_keys_values"]}),
         ("attention", {**LLAMA, "attention": "linear"}),
-        ("bias", {**LLAMA, "bias": True}),
         ("bias", {**LLAMA, "bias": ["feed_forward"]}),
         ("bias", {**LLAMA, "bias": ["queries_keys_values"], "qk_norm": True}),
         ("head_width", {**LLAMA, "bias": ["queries_keys_values"], "head_width": 6}),
@@ -36,17 +32,12 @@ def gguf_of(**choices):
         ("n_kv_heads", {**GPT2, "n_kv_heads": 1}),
         ("norm", {**GPT2, "norm": "rms_norm"}),
         ("norm_placement", {**LLAMA, "norm_placement": "post"}),
-        ("norm_placement", {**LLAMA, "norm": "layer_norm", "norm_placement": "post"}),
         ("qk_norm", {**GPT2, "qk_norm": True}),
     ],
 )
 def test_what_gguf_has_no_name_for_is_refused_by_its_knob(knob, choices):
     with pytest.raises(ConfigError, match=f"^model.{knob}: "):
         gguf_of(**choices)
-
-
-def test_biases_of_queries_keys_and_values_make_a_qwen2():
-    assert gguf_of(**LLAMA, bias=["queries_keys_values"])[0] == "qwen2"
 
 
 def test_a_window_as_wide_as_the_context_hides_nothing_and_needs_no_name():

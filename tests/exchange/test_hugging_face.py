@@ -5,7 +5,7 @@ import importlib
 import pytest
 import torch
 
-from exchange.hugging_face_models import imported
+from exchange.hugging_face_models import assert_same_logits, imported, randomised
 from model.model_axes import tiny_config
 from pellucid.config.model import RotaryConfig
 from pellucid.exchange.architectures import from_hugging_face
@@ -18,21 +18,6 @@ VOCAB_SIZE = 50
 SIZES = {"context_length": 16, "d_model": 32, "n_layers": 3, "n_heads": 4}
 
 
-def randomised(model):
-    """Random weights, gains and biases, large enough for logits of several units."""
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.2 * torch.randn_like(parameter)
-    return model.eval()
-
-
-@pytest.fixture(scope="module")
-def transformers():
-    """Imported when a test asks for it: several seconds, which every process that collects the tests would spend."""
-    return importlib.import_module("transformers")
-
-
 LLAMA_SIZES = {
     "vocab_size": VOCAB_SIZE,
     "max_position_embeddings": 16,
@@ -43,14 +28,6 @@ LLAMA_SIZES = {
     "num_key_value_heads": 2,
     "rms_norm_eps": 1e-5,
 }
-
-
-def assert_same_logits(ours, theirs):
-    tokens_BT = torch.randint(VOCAB_SIZE, (3, 16), generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        logits_BTV, expected_BTV = ours(tokens_BT), theirs(tokens_BT).logits
-    assert expected_BTV.std() > 1
-    assert_equal_to_rounding(logits_BTV, expected_BTV)
 
 
 def test_logits_equal_smollm3_whose_last_layers_do_not_rotate(transformers):
@@ -67,7 +44,7 @@ def test_logits_equal_smollm3_whose_last_layers_do_not_rotate(transformers):
     unrotated = RotaryConfig(type="rope", unrotated_last_layers=rotates.count(0))
     ours = build_model(config.model_copy(update={"position": unrotated}), VOCAB_SIZE)
     ours.load_state_dict(weights)
-    assert_same_logits(ours.eval(), theirs)
+    assert_same_logits(ours.eval(), theirs, context_length=16)
 
 
 PERSIMMON_NAMES = {
@@ -124,7 +101,7 @@ def test_logits_equal_persimmon_which_rotates_half_of_each_head(transformers):
     )
     ours = build_model(config, VOCAB_SIZE)
     ours.load_state_dict(persimmon_weights(theirs.state_dict(), n_layers=3, n_heads=4))
-    assert_same_logits(ours, theirs)
+    assert_same_logits(ours, theirs, context_length=16)
 
 
 def test_experts_equal_mixtrals_gradients_included(transformers):
@@ -186,8 +163,8 @@ def gpt2(transformers):
     return theirs, ours
 
 
-@pytest.mark.parametrize("length_penalty", [-1.0, 0.0, 0.6, 1.0, 2.0])
-@pytest.mark.parametrize("n_beams", [2, 3, 7])
+@pytest.mark.parametrize("length_penalty", [-1.0, 0.0, 1.5])
+@pytest.mark.parametrize("n_beams", [2, 7])
 def test_texts_and_scores_of_beams_are_those_of_transformers(gpt2, n_beams, length_penalty):
     theirs, ours = gpt2
     n_ended, ends = 0, lambda token_ids: token_ids[-1] == END
