@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import typer.main
 from hypothesis import settings
 from matplotlib.figure import Figure
 
@@ -30,7 +29,6 @@ for name in ("NO_PROXY", "no_proxy"):  # the tests' own servers are not asked th
 N_THREADS = int(os.environ.get("OMP_NUM_THREADS", "1"))
 torch.set_num_threads(N_THREADS)
 DRAW = Figure.draw
-typer.main.get_command = functools.cache(typer.main.get_command)  # built once, not at each call in this process
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -32,13 +32,13 @@ from pathlib import Path
 import torch
 import pellucid
 from matplotlib.figure import Figure
-from pellucid.cli import app
+from pellucid.cli import app_for
 from pellucid.cost import machine
 # As everywhere in the tests: blank figures, a machine that is measured once.
 Figure.draw = lambda self, renderer: None
 machine.measure_machine = functools.cache(machine.measure_machine)
 for command in json.loads(sys.argv[1]):
-    app(command, standalone_mode=False)
+    app_for(command[0])(command, standalone_mode=False)
 from pellucid.errors import ConfigError
 from pellucid.web.export import export_page
 for name in ("parts", "layers"):

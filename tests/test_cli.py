@@ -19,7 +19,7 @@ import pytest
 
 from pellucid import __version__
 from pellucid.__main__ import main as entry_point
-from pellucid.cli import _report, _stop, app
+from pellucid.cli import COMMANDS, HIDDEN, _report, _stop, app_for
 from pellucid.cli.arguments import read_run
 from pellucid.cli.terminal import Stopped, heavy_imports
 from pellucid.config.run import RunConfig
@@ -81,7 +81,7 @@ def test_help_configs_schemas_and_faults_of_usage_and_config_need_no_torch():
     told = [
         ["--help"],
         ["--version"],
-        *([command.name or command.callback.__name__, "--help"] for command in visible_commands()),
+        *([name, "--help"] for name in COMMANDS if name not in HIDDEN),
     ]
     told += [["configs"], ["schema"], ["schema", "experiment"]]
     faults = [
@@ -110,6 +110,7 @@ for line in {[*told, *map(str.split, faults)]}:
 
 def test_generate_loads_nothing_that_only_other_commands_need(trained_run: Path):
     slow = {"datasets", "fastapi", "matplotlib", "scipy", "torch._dynamo", "transformers"}
+    slow |= {"pellucid.cli.training", "pellucid.cli.serving"}
     script = f"""import gc, sys
 sys.argv = ["pellucid", "generate", {str(trained_run)!r}, "--max-new-tokens", "2"]
 from pellucid.cli import main
@@ -177,7 +178,7 @@ def test_a_stop_while_the_command_line_is_imported_ends_in_one_word(monkeypatch,
 
 def test_help_tells_what_each_command_does_and_cuts_no_sentence(pellucid):
     summaries = pellucid("--help").stdout.partition("Commands:")[2].partition("Exit codes")[0]
-    assert all(f"\n  {command.name or command.callback.__name__} " in summaries for command in visible_commands())
+    assert all(f"\n  {name} " in summaries for name in COMMANDS if name not in HIDDEN)
     assert "..." not in summaries
 
 
@@ -191,10 +192,6 @@ def test_help_is_as_wide_as_the_terminal_and_shows_brackets_once(pellucid, monke
     lines = pellucid("train", "--help").stdout.splitlines()
     assert 80 < max(map(len, lines)) <= 110
     assert lines[0].endswith(" [KEY=VALUE]...")
-
-
-def visible_commands():
-    return [command for command in app.registered_commands if not command.hidden]
 
 
 def test_the_schema_command_prints_the_schema(pellucid):
@@ -233,7 +230,7 @@ def test_a_command_says_where_it_makes_new_folders(workplace: Path, pellucid):
 
 def test_demo_is_a_run_wherever_a_run_is_named():
     takes_a_run = set()
-    for command in visible_commands():
+    for command in [command for command in app_for().registered_commands if not command.hidden]:
         for name, parameter in inspect.signature(command.callback, eval_str=True).parameters.items():
             [told] = parameter.annotation.__metadata__
             metavar = told.metavar or ""
@@ -555,7 +552,7 @@ def test_explain_reads_prompts_that_the_grammar_can_and_cannot_write(fables_run:
 
 def test_explain_writes_the_microscope_of_the_text(fables_run: Path, pellucid, tmp_path: Path, monkeypatch):
     exported = []
-    monkeypatch.setattr("pellucid.cli.looking.export_runs", lambda *given: exported.append(given))
+    monkeypatch.setattr("pellucid.cli.serving.export_runs", lambda *given: exported.append(given))
     options = ("--html", tmp_path / "fable.html", "--checkpoint", "5")
     shown = json.loads(pellucid("explain", fables_run, "--fable", "2", "--json", *options).stdout)
     assert pellucid("explain", fables_run, "--prompt", "Once", *options).stdout == ""

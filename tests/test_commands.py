@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from pellucid.cli import app
+from pellucid.cli import app_for
 from pellucid.config.load import load_run_config
 from pellucid.config.shipped import find_config
 
@@ -64,7 +64,7 @@ def test_zsh_as_you_type_into_it_understands_each_command_as_bash_does(arguments
 @pytest.mark.usefixtures("trained_before")
 def test_the_parser_accepts_each_command(arguments, tmp_path: Path):
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
-    commands = typer.main.get_command(app).commands
+    commands = typer.main.get_command(app_for()).commands
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     for program, *words in arguments:
         if program == "make":

@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"\]\(((?:figures|\.\./docs)/[^)#]+)")
 RUN_ALL = """
 import json, sys
-from pellucid.cli import app
+from pellucid.cli import app_for
 for command in json.loads(sys.argv[1]):  # in one process: to import PyTorch takes longer than either
-    app(command, standalone_mode=False)
+    app_for(command[0])(command, standalone_mode=False)
 """
 
 

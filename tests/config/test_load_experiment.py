@@ -44,6 +44,7 @@ def test_an_experiment_knows_where_each_key_stands(tmp_path: Path):
         ("[1, 2]", "[]", ":5: grid.model.n_layers: too few values; give a longer list"),
         ("title: Excess,", "titel: Excess,", ":8: figures.0.titel: unknown key; did you mean 'title'?"),
         ("type: lines", "type: line", ":9: figures.1.type: 'line' is not a choice; use one of 'bars', 'lines', 'curv"),
+        ("Excess against depth", "'Excess!'", ":1: the figures 'Excess' and 'Excess!' would both be excess.png; give"),
         ("grid:\n  model.n_layers: [1, 2]\n", "", ":1: an experiment has either a grid or a list of runs; give one"),
     ],
 )

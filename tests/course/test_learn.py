@@ -15,7 +15,7 @@ import pytest
 from filelock import FileLock
 from typer.testing import CliRunner
 
-from pellucid.cli import app
+from pellucid.cli import app_for
 from pellucid.course import attempt as attempts
 from pellucid.course.attempt import outcomes
 from pellucid.course.checks import Wrong, expect
@@ -45,7 +45,7 @@ def the_lessons_own_module() -> Iterator[None]:
 
 
 def learn(*arguments: object) -> str:
-    result = CliRunner().invoke(app, ["learn", *map(str, arguments)], catch_exceptions=False)
+    result = CliRunner().invoke(app_for("learn"), ["learn", *map(str, arguments)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -313,7 +313,7 @@ def test_what_two_commands_note_at_once_of_two_lessons_is_kept(tmp_path):
 @pytest.mark.parametrize("arguments", [("99",), ("--reset", "99"), ("--hint",)])
 def test_an_impossible_wish_is_refused_in_one_line(here, arguments):
     with pytest.raises(ConfigError, match=r"there is no lesson 99; choose one of|--hint needs the number of a lesson"):
-        CliRunner().invoke(app, ["learn", *arguments], catch_exceptions=False, standalone_mode=False)
+        CliRunner().invoke(app_for("learn"), ["learn", *arguments], catch_exceptions=False, standalone_mode=False)
 
 
 def test_anchors_are_those_of_github():

@@ -9,13 +9,13 @@ import os
 import re
 import signal
 import sys
+from importlib import import_module
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer import Option
 
-from pellucid.cli import configs, embedding, exchange, languages, learning, looking, serving, training, writing
 from pellucid.cli.terminal import Stopped, is_first, note, open_closed_streams
 from pellucid.errors import ConfigError, NonFiniteError, PellucidError, explained
 from pellucid.runtime.processes import stop_signals
@@ -27,15 +27,55 @@ PLACE_OF_A_TEXT = {
     "pellucid evaluate": "a text is given as a file, after --text",
 }
 
-app = typer.Typer(
-    epilog="Exit codes: 0 done; 2 usage or config; 3 data or tokenizer; 4 checkpoint; 5 input/output; 6 non-finite "
-    "loss; 7 run directory in use; 8 out of memory; 9 a training process was lost; 129 a closed terminal; 130 Ctrl-C; "
-    "143 SIGTERM. Add --debug to see the traceback of an error.",
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-)
+# In the order of `pellucid --help`: each command, and the function in cli/ that it runs.
+COMMANDS = {
+    "prepare": "training.prepare",
+    "train": "training.train",
+    "generate": "writing.generate",
+    "chat": "writing.chat",
+    "evaluate": "looking.evaluate",
+    "contest": "looking.contest",
+    "explain": "looking.explain",
+    "heads": "looking.heads",
+    "serve": "serving.serve",
+    "train-for-page": "serving.train_for_page",
+    "embed": "embedding.embed",
+    "nearest": "embedding.nearest",
+    "map": "embedding.draw_map",
+    "probe": "embedding.probe",
+    "tokenize": "looking.tokenize",
+    "verify": "looking.verify",
+    "cost": "configs.cost",
+    "export": "exchange.export",
+    "import": "exchange.import_",
+    "merge": "exchange.merge",
+    "quantize": "exchange.quantize",
+    "experiment": "training.experiment",
+    "experiment-run": "training.experiment_run",
+    "learn": "learning.learn",
+    "language": "languages.language",
+    "configs": "configs.configs",
+    "schema": "configs.schema",
+}
+HIDDEN = ("train-for-page", "experiment-run")
+
+
+def app_for(command: str | None = None) -> typer.Typer:
+    """The command line with this one command, so that no other's file is loaded; with all of them without one."""
+    app = typer.Typer(
+        epilog="Exit codes: 0 done; 2 usage or config; 3 data or tokenizer; 4 checkpoint; 5 input/output; 6 non-finite "
+        "loss; 7 run directory in use; 8 out of memory; 9 a training process was lost; 129 a closed terminal; "
+        "130 Ctrl-C; 143 SIGTERM. Add --debug to see the traceback of an error.",
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    )
+    app.callback()(pellucid)
+    for name in COMMANDS if command is None else [command]:
+        file, function = COMMANDS[name].split(".")
+        app.command(name, hidden=name in HIDDEN)(getattr(import_module(f"pellucid.cli.{file}"), function))
+    return app
 
 
 def _print_version(is_asked: bool) -> None:
@@ -44,43 +84,12 @@ def _print_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def pellucid(
     _version: Annotated[
         bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Train, use and look inside a decoder-only transformer that you can see through."""
-
-
-# In the order of `pellucid --help`.
-app.command()(training.prepare)
-app.command()(training.train)
-app.command()(writing.generate)
-app.command()(writing.chat)
-app.command()(looking.evaluate)
-app.command()(looking.contest)
-app.command()(looking.explain)
-app.command()(looking.heads)
-app.command()(serving.serve)
-app.command(hidden=True)(serving.train_for_page)
-app.command()(embedding.embed)
-app.command()(embedding.nearest)
-app.command("map")(embedding.draw_map)
-app.command()(embedding.probe)
-app.command()(looking.tokenize)
-app.command()(looking.verify)
-app.command()(configs.cost)
-app.command()(exchange.export)
-app.command("import")(exchange.import_)
-app.command()(exchange.merge)
-app.command()(exchange.quantize)
-app.command()(training.experiment)
-app.command(hidden=True)(training.experiment_run)
-app.command()(learning.learn)
-app.command()(languages.language)
-app.command()(configs.configs)
-app.command()(configs.schema)
 
 
 def main() -> NoReturn:
@@ -99,6 +108,7 @@ def main() -> NoReturn:
     log.setLevel(logging.INFO if is_first() else logging.ERROR)
     is_bare = len(sys.argv) == 1
     try:
+        app = app_for(_typed_command())
         exit_code = app(["--help"] if is_bare else None, prog_name="pellucid", standalone_mode=False) or (
             2 if is_bare else 0
         )
@@ -114,6 +124,10 @@ def main() -> NoReturn:
         sys.exit(_report(error))
 
 
+def _typed_command() -> str | None:
+    return sys.argv[1] if sys.argv[1:] and sys.argv[1] in COMMANDS else None
+
+
 def _stop(number: int, _frame: FrameType | None) -> NoReturn:
     Stopped.asked_for = 128 + number
     raise Stopped(128 + number)
@@ -125,8 +139,7 @@ def _report(error: BaseException) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if hasattr(error, "format_message"):  # typer's own errors: an unknown option, a missing argument
-        is_command = sys.argv[1:2] and sys.argv[1] in typer.main.get_command(app).commands  # type: ignore[attr-defined]
-        path = f"pellucid {sys.argv[1]}" if is_command else "pellucid"
+        path = " ".join(["pellucid", *filter(None, [_typed_command()])])
         where = getattr(getattr(error, "ctx", None), "command_path", path)
         what, fix = _plain_message(error), f"see `{where} --help`"
         is_text = "unexpected extra argument" in what or re.match("No such option: --(text|prompt|file)", what)

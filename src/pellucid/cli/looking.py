@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from pellucid.cli.arguments import DATA_ROOT, Json, Run, Which, read_prompt, read_run
-from pellucid.cli.serving import export_runs
 from pellucid.cli.terminal import heavy_imports, note, print_result, say_where_new
 from pellucid.errors import CheckpointError, ConfigError
 
@@ -95,6 +94,8 @@ def explain(
     trained, _ = load_trained_run(run, checkpoint)
     explanation = explain_run(trained, text, number=fable or 1, n_candidates=top, attention=attention)
     if html is not None:
+        from pellucid.cli.serving import export_runs
+
         export_runs([find_step_directory(run, checkpoint)], html, explanation.text)
     if as_json:
         print_result({"run": trained.config.name, "step": trained.step, **explanation.to_json()})

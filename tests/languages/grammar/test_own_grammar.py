@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from pellucid.cli import app
+from pellucid.cli import app_for
 from pellucid.config.languages import GrammarConfig
 from pellucid.config.load import load_run_config
 from pellucid.corpora.build import build_corpus
@@ -340,7 +340,7 @@ def test_the_portrait_of_a_grammar_of_long_texts_is_short_and_has_more_texts_tha
 
 def test_the_command_describes_the_example_by_its_name_and_says_how_to_train_on_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    shown = CliRunner().invoke(app, ["language", "weather"])
+    shown = CliRunner().invoke(app_for("language"), ["language", "weather"])
     assert shown.exit_code == 0
     assert "15,000" in shown.output
     assert "nats per text" in shown.output
@@ -356,10 +356,10 @@ def test_the_command_describes_the_example_by_its_name_and_says_how_to_train_on_
 def test_the_command_says_that_a_language_is_too_small_to_train_on(tmp_path):
     file = tmp_path / "coin.rules"
     file.write_text(COIN, encoding="utf-8")
-    shown = CliRunner().invoke(app, ["language", str(file)])
+    shown = CliRunner().invoke(app_for("language"), ["language", str(file)])
     assert "too small to train on: 100 held-out documents are 100% of all there can be" in shown.output
     assert "pellucid train" not in shown.output
-    described = json.loads(CliRunner().invoke(app, ["language", str(file), "--json"]).stdout)
+    described = json.loads(CliRunner().invoke(app_for("language"), ["language", str(file), "--json"]).stdout)
     assert set(described["too_small"]) == {"to train on", "for a contest"}
 
 
