@@ -1,4 +1,4 @@
-"""What tours claim, beside what is measured in runs: each figure of each stop, and where it is out of its bounds.
+"""Compares what tours claim with what is measured in runs: each figure of each stop, and where it is out of bounds.
 
     python scripts/check_tours.py checkpoints/fables
     python scripts/check_tours.py checkpoints/fables checkpoints/lstm --tour attention

@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def commit() -> str:
-    """And `-dirty` if something is not in it."""
+    """The present commit, with `-dirty` if files differ from it."""
     command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
@@ -100,7 +100,7 @@ def run(row: Row, file: Path, for_pytest: list[str]) -> None:
 
 
 def outcome(file: Path) -> Outcome:
-    """What a JUnit file says. Without one pytest itself has failed."""
+    """Counts the tests in a JUnit file. Without one pytest itself has failed."""
     if not file.exists():
         return Outcome(0, [f"pytest broke off; see {file.with_suffix('.txt')}"], 0, 0.0)
     [suite] = ElementTree.parse(file).getroot()

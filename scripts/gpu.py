@@ -1,9 +1,9 @@
-"""All that needs an NVIDIA GPU: the tests marked cuda, then the measurements, in less than ten minutes (`make gpu`).
+"""Runs what needs an NVIDIA GPU: the tests marked cuda, then measurements, in less than ten minutes (`make gpu`).
 
     python scripts/gpu.py --to FOLDER [--text tinyshakespeare.txt] [--nanogpt FOLDER] [--only tests demo]
-    python scripts/gpu.py --take FOLDER       at home: the figures that came back, into docs/results.json
+    python scripts/gpu.py --take FOLDER       later, elsewhere: copies the figures into docs/results.json
 
-Each part is a process with a time limit, and whatever becomes of one, the next begins. After each part report.md and
+Each part is a process with a time limit. If one fails, the next begins all the same. After each part report.md and
 gpu.json (figures, as in docs/results.json) are written anew. Exit code 1 if a part failed, 2 if there is no GPU.
 """
 
@@ -29,7 +29,7 @@ MINUTES = 9.5
 LEAST_SECONDS = 20  # with less left no part begins
 RUNTIME = ("torch", "numpy", "pydantic", "yaml", "tokenizers", "safetensors", "filelock", "tqdm", "typing_extensions")
 COMMAND = (*RUNTIME, "typer", "huggingface_hub", "matplotlib")
-WITHOUT = {  # what else is done without, and what that costs
+OPTIONAL = {  # packages, and what is lost without them
     "fastapi": "the tests of the server's engine are skipped",
     "datasets": "no corpus of the hub can be prepared; nothing here does",
 }
@@ -96,7 +96,7 @@ def run(parts: Sequence[Part], folder: Path, minutes: float) -> Iterator[Outcome
 
 
 def run_part(part: Part, folder: Path, seconds: float) -> Outcome:
-    """Whatever it starts ends with it."""
+    """Runs one part. All processes that it has started end with it."""
     environment = {"RESULTS": str(folder / "gpu.json"), "PYTHONUNBUFFERED": "1", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
     started, log = time.monotonic(), folder / f"{part.name}.log"
     with log.open("wb") as output:
@@ -124,20 +124,20 @@ def end_all_of(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def about_this_machine() -> list[str]:
-    """What the report says of this machine and its Python."""
+def facts_of_machine() -> list[str]:
+    """Lines of the report: this machine and its Python."""
     import torch
 
     return [
         machine(),
         f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, Python {platform.python_version()}",
         f"commit: {commit_of_code() or 'a copy without git'}",
-        *(f"{name} is missing: {cost}" for name, cost in WITHOUT.items() if missing([name])),
+        *(f"{name} is missing: {cost}" for name, cost in OPTIONAL.items() if missing([name])),
     ]
 
 
-def report(about: Sequence[str], outcomes: Sequence[Outcome], entries: Entries) -> str:
-    lines = ["# What a GPU says", "", *(f"- {line}" for line in about), ""]
+def report(facts: Sequence[str], outcomes: Sequence[Outcome], entries: Entries) -> str:
+    lines = ["# What a GPU says", "", *(f"- {fact}" for fact in facts), ""]
     lines += ["| part | result | seconds |", "|---|---|---:|"]
     lines += [f"| {each.part.name} | {each.result} | {each.seconds:.0f} |" for each in outcomes]
     for each in outcomes:
@@ -157,7 +157,7 @@ def report(about: Sequence[str], outcomes: Sequence[Outcome], entries: Entries) 
 
 
 def take(folder: Path, results: Path) -> list[str]:
-    """The names of the figures that are now in `results`, too. What a copy without git measured is of this commit."""
+    """Copies the figures of a folder into `results`, and returns their names. Without a commit they get this one."""
     new = json.loads((folder / "gpu.json").read_text(encoding="utf-8"))
     for entry in new.values():
         entry["commit"] = entry["commit"] or commit_of_code()
@@ -200,14 +200,14 @@ def main(make_parts: Callable[..., list[Part]] = parts_of) -> int:
         print(f"error: --only: no part {', '.join(unknown)}; choose among {', '.join(names)}", file=sys.stderr)
         return 2
     options.to.mkdir(parents=True, exist_ok=True)
-    folder, about, outcomes = options.to.resolve(), about_this_machine(), []
+    folder, facts, outcomes = options.to.resolve(), facts_of_machine(), []
     (folder / "gpu.json").write_text("{}", encoding="utf-8")
-    print("\n".join(about), flush=True)
+    print("\n".join(facts), flush=True)
     for outcome in run([part for part in parts if part.name in (options.only or [part.name])], folder, options.minutes):
         outcomes.append(outcome)
         print(f"{outcome.part.name}: {outcome.result} ({outcome.seconds:.0f} s)", flush=True)
         entries = json.loads((folder / "gpu.json").read_text(encoding="utf-8"))
-        (folder / "report.md").write_text(report(about, outcomes, entries), encoding="utf-8")
+        (folder / "report.md").write_text(report(facts, outcomes, entries), encoding="utf-8")
     return int(any(outcome.result.startswith("failed") for outcome in outcomes))
 
 

@@ -102,7 +102,7 @@ def slides(page: str) -> str:
 
 
 def worth_showing(paragraph: str, is_first: bool, is_lead: bool) -> tuple[str, bool]:
-    """What a slide shows of a paragraph, and whether it asks something."""
+    """The part of a paragraph that a slide shows, and whether it asks something."""
     phrases = [each for each in EMPHASIS.finditer(paragraph) if len((each[1] or "").split()) >= 5]
     if phrases:
         end = SENTENCE_END.search(paragraph, phrases[-1].end())

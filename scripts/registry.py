@@ -18,28 +18,28 @@ SCRIPTS = Path(__file__).parent
 
 
 class Program(NamedTuple):
-    """What is known of a module without loading it."""
+    """A module's description, read without loading it."""
 
-    about: str
+    summary: str
     facts: dict[str, str]  # what it remakes, how long it takes, what it needs
 
 
 def programs(folder: str, function: str) -> dict[str, Program]:
-    """The modules of a folder that define this function, by name. The others are what these share."""
-    found = {}
+    """The modules of a folder that define this function, by name. The others hold what these share."""
+    by_name = {}
     for file in sorted((SCRIPTS / folder).glob("*.py")):
         module = ast.parse(file.read_text(encoding="utf-8"))
         if any(isinstance(each, ast.FunctionDef) and each.name == function for each in module.body):
             docstring = ast.get_docstring(module) or ""
             facts = dict(re.findall(r"^(Remakes|Takes|Needs): (.+)$", docstring, re.MULTILINE))
-            found[file.stem] = Program(docstring.partition("\n")[0], facts)
-    return found
+            by_name[file.stem] = Program(docstring.partition("\n")[0], facts)
+    return by_name
 
 
 def print_list(folder: str, function: str, shown: Callable[[str], str] = str) -> None:
     """Prints a few lines for each program. `shown` may add to what one remakes."""
-    for name, (about, facts) in programs(folder, function).items():
-        print(f"{name}\n    {about}")
+    for name, (summary, facts) in programs(folder, function).items():
+        print(f"{name}\n    {summary}")
         for what, fact in facts.items():
             print(f"    {what.lower()}: {shown(fact) if what == 'Remakes' else fact}")
 
@@ -57,10 +57,10 @@ def chosen(folder: str, function: str, arguments: list[str], description: str) -
 
 def parser_for(function: Callable[..., Any], name: str) -> argparse.ArgumentParser:
     """A command line with an argument or an option for each parameter of the function."""
-    about = "\n\n".join(filter(None, [inspect.getdoc(sys.modules[function.__module__]), inspect.getdoc(function)]))
+    texts = [inspect.getdoc(sys.modules[function.__module__]), inspect.getdoc(function)]
     parser = argparse.ArgumentParser(
         prog=f"{Path(sys.argv[0]).name} {name}",
-        description=about,
+        description="\n\n".join(filter(None, texts)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     for each in inspect.signature(function, eval_str=True).parameters.values():
@@ -78,12 +78,12 @@ def parser_for(function: Callable[..., Any], name: str) -> argparse.ArgumentPars
 
 
 def absolute(path: str) -> Path:
-    """For a measurement works elsewhere. What is not there may be a name, as that of the shipped demo."""
+    """A path that means the same in the empty folder of a measurement. A name, such as `demo`, stays as it is."""
     return Path(path).resolve() if Path(path).exists() else Path(path)
 
 
 def called(function: Callable[..., Any], options: dict[str, Any]) -> Any:
-    """The function's value for what its parser has read."""
+    """Calls the function with the options that its parser has read."""
     parameters = inspect.signature(function).parameters.values()
     several = [value for each in parameters if each.kind is each.VAR_POSITIONAL for value in options[each.name]]
     before = [options[each.name] for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]

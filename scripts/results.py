@@ -46,7 +46,7 @@ TEXT = re.compile(MARK + r"\n+)((?: {4}.*\n|\n(?= {4}))+)")
 
 
 class Entry(NamedTuple):
-    """What was measured, as it will stand in results.json.
+    """A measurement as it will stand in results.json.
 
     A time depends on the model's shape but not on what it learns: its recipe is named with "/shape", as "fables/shape".
     """
@@ -170,7 +170,7 @@ def here(name: str) -> str:
 
 
 def number_format() -> str:
-    """What `precision: auto` computes in, but fp32 where ATEN_CPU_CAPABILITY=avx2 asks for an ordinary machine."""
+    """The format of `precision: auto`, but fp32 where ATEN_CPU_CAPABILITY=avx2 asks for an ordinary machine."""
     import torch
 
     if torch.cuda.is_available():
@@ -189,18 +189,18 @@ def _has_bf16(device: str) -> bool:
 def machine(kernels: str | None = None) -> str:
     """This machine as pages name it: `2 cores, AMD EPYC with bf16 units (AVX512)`, or `4 cores, Intel Xeon (AVX2)`.
 
-    In brackets the kernels that PyTorch uses, if it is not told others.
+    In brackets the kernels that PyTorch uses, unless others are given.
     """
     import torch
 
     cpuinfo = Path("/proc/cpuinfo")
-    about = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""  # Linux
-    model = re.search(r"^model name\s*: (.*?)(?: @.*)?$", about, re.MULTILINE)
+    cpu = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""  # Linux
+    model = re.search(r"^model name\s*: (.*?)(?: @.*)?$", cpu, re.MULTILINE)
     name = model[1] if model else platform.processor() or platform.machine()
     name = name.replace("(R)", "").replace(" Processor", "")
     kernels = kernels or torch.backends.cpu.get_cpu_capability()
     if _has_bf16("cpu") and kernels != "AVX2":
-        name, kernels = f"{name} with bf16 units", "AMX" if "amx_bf16" in about else kernels
+        name, kernels = f"{name} with bf16 units", "AMX" if "amx_bf16" in cpu else kernels
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
     return f"{torch.get_num_threads()} cores, {name} ({kernels}){gpu}"
 
@@ -224,7 +224,7 @@ def filled(page: str, entries: Entries) -> str:
 
 
 def figure(path: str, entries: Entries) -> Any:
-    """What stands at `entry/key/key`, or in an experiment's results.csv."""
+    """The figure at `entry/key/key`, or one of an experiment's results.csv."""
     name, *keys = path.split("/")
     if name == "experiments":
         return figure_of_experiment(keys[0], "/".join(keys[1:-2]), *keys[-2:])

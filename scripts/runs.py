@@ -19,16 +19,16 @@ AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE
 
 
 def pellucid(*arguments: str | Path, folder: Path = Path(), environment: Mapping[str, str] | None = None) -> str:
-    """What `pellucid …` prints, run in this folder by a process of its own."""
+    """Runs `pellucid …` in this folder, in a process of its own, and returns what it prints."""
     command = [sys.executable, "-m", "pellucid", *arguments]
     environment = {**os.environ, **(environment or {})}
     return subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def evaluation(run: str | Path, *options: str | Path, folder: Path = Path()) -> dict[str, Any]:
-    """What `pellucid evaluate` says of a run."""
-    found: dict[str, Any] = json.loads(pellucid("evaluate", run, "--json", *options, folder=folder))
-    return found
+    """The scores that `pellucid evaluate` gives a run."""
+    scores: dict[str, Any] = json.loads(pellucid("evaluate", run, "--json", *options, folder=folder))
+    return scores
 
 
 def in_a_process(work: Callable[..., Any], *arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What `make site` adds to the pages of docs/; MkDocs calls these functions (mkdocs.org, "Hooks").
+"""Adds to the pages of docs/ what else is in the site; MkDocs calls these functions (mkdocs.org, "Hooks").
 
 The README becomes the first page, with the Model Microscope of the shipped demo in it. The lessons follow, with their
 figures and live parts. Files outside docs/ that a page links to, such as code and configs, become pages too. Formulas
@@ -111,7 +111,7 @@ def outside_code(change: Callable[[str], str], markdown: str) -> str:
 
 
 def target_of(link: str, page: str) -> str:
-    """What a link of a page leads to; both are paths from the root of the repository."""
+    """The file that a link of a page leads to; both are paths from the root of the repository."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(page), link))
 
 
@@ -123,7 +123,7 @@ def linked_files(page: str) -> set[str]:
 
 
 def place_of(path: str) -> str:
-    """The place in the site of a file of the repository. A folder has none: the walk through the code tells of it."""
+    """The place of a file of the repository in the site. For a folder it is that of the walk through the code."""
     if path == "README.md":
         return "index.md"
     if path.startswith("docs/"):

@@ -1,4 +1,4 @@
-"""How what is compared is timed: it takes turns, and the median over the turns counts."""
+"""Timing of what is compared: all take turns, and the median over the turns counts."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ def seconds_of(work: Callable[[], object], times: int = 1) -> float:
 
 
 def take_turns(works: Mapping[Key, Callable[[], Value]], n: int) -> dict[Key, list[Value]]:
-    """What each returns in each of n rounds, so that a busy moment of the machine hits all. One more round warms up."""
+    """The values of each in n rounds, so that a busy moment of the machine hits all. One more round warms up."""
     rounds = [{name: work() for name, work in works.items()} for _ in range(n + 1)][1:]
     return {name: [each[name] for each in rounds] for name in works}
 

@@ -34,8 +34,8 @@ def test_what_a_script_imports_is_there(module):
 
 @pytest.mark.parametrize("programs", [MEASUREMENTS, DRAWINGS], ids=["measure", "draw"])
 def test_each_program_says_what_it_is_and_remakes_how_long_it_takes_and_what_it_needs(programs):
-    for name, (about, facts) in programs.items():
-        assert re.search(r"[.:]$", about), name
+    for name, (summary, facts) in programs.items():
+        assert re.search(r"[.:]$", summary), name
         assert list(facts) == ["Remakes", "Takes", "Needs"], name
 
 
@@ -61,7 +61,7 @@ def test_every_picture_of_the_docs_is_remade_by_a_drawing_or_left_by_a_measureme
 def test_the_list_names_the_pages_that_show_what_is_remade(capsys):
     measure.main(["--list"])
     listed = capsys.readouterr().out
-    assert "\nsaving\n    What share of a run's training time its checkpoints cost.\n" in listed
+    assert "\nsaving\n    The share of a run's training time that its checkpoints cost.\n" in listed
     assert "    remakes: saving (docs/speed.md)\n    takes: half a minute\n    needs: nothing\n" in listed
     draw.main(["--list"])
     assert "    remakes: docs/roofline.png\n" in capsys.readouterr().out

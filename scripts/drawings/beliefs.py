@@ -1,4 +1,4 @@
-"""What the best reader of a hidden Markov language believes, what a model has of it, and what the last symbols tell.
+"""The beliefs of the best reader of a hidden Markov language, a model's, and those from the last symbols alone.
 
 Remakes: docs/beliefs.png
 Takes: a minute

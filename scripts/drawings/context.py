@@ -1,4 +1,4 @@
-"""What one more token costs after 10 to 10,000 others, from what `measure.py context --record` wrote.
+"""The cost of one more token after 10 to 10,000 others, from what `measure.py context --record` wrote.
 
 Remakes: docs/family/context.png
 Takes: a second

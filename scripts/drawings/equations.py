@@ -165,7 +165,7 @@ def schedules() -> Figure:
 
 
 def newton_schulz() -> Figure:
-    """What each iteration of equation 29 does to a singular value."""
+    """A singular value after each iteration of equation 29."""
     figure = Figure(figsize=(6.4, 3.2), layout="constrained")
     axes = figure.subplots()
     start = torch.logspace(-3, 0, 400).numpy()

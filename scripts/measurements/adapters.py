@@ -1,4 +1,4 @@
-"""What fewer bits cost, and how near an adapter comes to training everything.
+"""The cost of fewer bits, and how near an adapter comes to training everything.
 
 Remakes: quantization, quantization by skill, adapters
 Takes: a quarter of an hour

@@ -1,4 +1,4 @@
-"""What one more token costs after 10 to 10,000 others: softmax attention, a sliding window, and linear attention.
+"""The cost of one more token after 10 to 10,000 others: softmax attention, a sliding window, and linear attention.
 
 Remakes: context
 Takes: some minutes

@@ -218,8 +218,8 @@ class Update:
 
 
 def update_on_one_device(config: RunConfig, vocab_size: int, precision: Precision, machine: Machine) -> Update:
-    """What one such machine would do in an update: to be shared out among many. What grows with the rows is told from
-    what does not by a second count, with twice as many rows in a micro-batch.
+    """The work of an update on one such machine, to be shared out among many. A second count, with twice as many rows
+    in a micro-batch, separates what grows with the rows from what does not.
     """
     model, train = config.model, config.train
     assert isinstance(model, DecoderConfig), f"the {model.type} has no layers to share out among devices"
@@ -350,7 +350,7 @@ def memory_of(update: Update, layout: Layout) -> Memory:
 
 
 def step_of(update: Update, cluster: Cluster, layout: Layout) -> Step:
-    """What layers and stages send is needed at once, and waited for. ddp sends gradients during the backward pass of
+    """Layers and stages wait for what is sent to them. ddp sends gradients during the backward pass of
     the last micro-batch, fsdp weights and gradients all the time: that is hidden, but for the part of one block.
     """
     n, t, p = layout.replicas, layout.tensor, layout.stages

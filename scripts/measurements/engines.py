@@ -88,8 +88,8 @@ def with_accelerate(config: RunConfig, data_root: Path, world: World) -> Trainer
     from accelerate import Accelerator
 
     # It learns from torchrun's environment that there are several processes, of one thread each.
-    told = {"RANK": world.rank, "LOCAL_RANK": world.rank, "WORLD_SIZE": world.size, "OMP_NUM_THREADS": 1}
-    os.environ |= {"MASTER_ADDR": "localhost", **{name: str(number) for name, number in told.items()}}
+    variables = {"RANK": world.rank, "LOCAL_RANK": world.rank, "WORLD_SIZE": world.size, "OMP_NUM_THREADS": 1}
+    os.environ |= {"MASTER_ADDR": "localhost", **{name: str(number) for name, number in variables.items()}}
     trainer = with_ddp(config, data_root, world)
     prepared = Accelerator(cpu=True).prepare(trainer.model)
     assert isinstance(prepared, DistributedDataParallel)
@@ -122,7 +122,7 @@ class Unheard(World):
 
 
 def with_no_exchange(config: RunConfig, data_root: Path, world: World) -> Trainer:
-    """What each process computes for itself."""
+    """No engine: each process computes its own part, and exchanges nothing."""
     return with_ddp(config, data_root, Unheard(world.rank, world.size, world.local_rank))
 
 
@@ -136,7 +136,7 @@ ENGINES: dict[str, MakeTrainer] = {
 
 
 def milliseconds_of_engines(rank: int, n: int, turns: int, config: RunConfig) -> dict[str, float]:
-    """Of an update with each engine."""
+    """The time of an update with each engine, on one of n processes."""
     engines = list(ENGINES)[: 2 if n == 1 else None]
     trainers = {engine: ENGINES[engine](config, DATA, World(rank, n, rank)) for engine in engines}
     times = take_turns({engine: partial(turn_of, trainer) for engine, trainer in trainers.items()}, turns)

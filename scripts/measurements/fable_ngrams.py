@@ -32,7 +32,7 @@ Ngrams = Mapping[tuple[int, ...], float]
 class Draw(NamedTuple):
     """A choice from a table, and the earlier draws that decide which table it is and what it leaves out.
 
-    number: tells it from others of the same choice among the last words.
+    number: distinguishes draws of the same choice among the last words.
     """
 
     choice: Choice
@@ -41,7 +41,7 @@ class Draw(NamedTuple):
 
 
 class Blank(NamedTuple):
-    """An attribute of what was drawn, where a fable tells it, perhaps with a capital letter."""
+    """An attribute of what was drawn, where a fable names it, perhaps with a capital letter."""
 
     draw: Draw
     attribute: str
@@ -176,7 +176,7 @@ class Walk:
         return found
 
     def attributes(self, draw: Draw) -> frozenset[str]:
-        """What is known of whatever is drawn: the same of each."""
+        """The names of the attributes, which all options of a draw have in common."""
         state, _, _ = next(self.ways(in_order([draw])))
         return frozenset(state[draw.choice.variable])
 

@@ -1,4 +1,4 @@
-"""What each part that stands under the code gains, measured on the demo's update, its decoding, its encoding.
+"""The gain of each part that stands under the code, measured on the demo's update, its decoding, its encoding.
 
 Remakes: kernels, word_cache
 Takes: 15 minutes

@@ -1,4 +1,4 @@
-"""What a busy neighbour costs: the demo's updates beside other programs, with threads and with processes.
+"""The cost of a busy neighbour: the demo's updates beside other programs, with threads and with processes.
 
 Remakes: neighbours
 Takes: some minutes

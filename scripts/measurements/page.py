@@ -38,8 +38,8 @@ Figures: TypeAlias = "dict[str, float | str]"
 def measure(run: Path, *, keystrokes: int = 40) -> Iterator[Entry]:
     figures: dict[str, Figures] = {}
     with a_browser() as browser:
-        for name, of_it in (("demo", run), ("larger", with_random_weights(run, Path("ten_million")))):
-            with page_of(of_it) as address:
+        for name, shown in (("demo", run), ("larger", with_random_weights(run, Path("ten_million")))):
+            with page_of(shown) as address:
                 figures[name] = typing(browser, address, keystrokes)
         export_page([run], file := Path("page.html").resolve())
         exported = typing(browser, file.as_uri(), keystrokes)

@@ -121,14 +121,14 @@ def frontier_of(folder: Path) -> tuple[dict[str, dict[str, float]], Figure]:
 
 
 def over_optimization(fooled: dict[str, Path]) -> tuple[dict[str, dict[str, float]], Figure]:
-    """What the reward model says and what the grammar says, as a table and a figure."""
+    """The judgement of the reward model beside that of the grammar, as a table and a figure."""
     curves = {name: read_rows(run / "metrics.jsonl") for name, run in fooled.items()}
     figure = draw_over_optimization("A reward model is not the truth", curves)
     return {name: start_and_end(rows) for name, rows in curves.items()}, figure
 
 
 def truth(row: Mapping[str, Any]) -> float:
-    """What the grammar gives for the answers of an update: half for complete fables, half for those that obey."""
+    """The grammar's reward for the answers of an update: half for complete fables, half for those that obey."""
     return float(row["whole"] + row["obeys"]) / 2
 
 

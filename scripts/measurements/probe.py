@@ -1,4 +1,4 @@
-"""What a linear probe reads off a model's vectors, layer by layer.
+"""Accuracy of a linear probe on a model's vectors, layer by layer.
 
 Remakes: probe
 Takes: half a minute

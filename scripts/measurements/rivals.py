@@ -81,7 +81,7 @@ class Shape:
 
 
 def tokens_per_second(work: Callable[[], int]) -> float:
-    """Repeats the work, which tells how many tokens it was, for a while."""
+    """Repeats the work, which returns its number of tokens, for a while."""
     n_tokens, started = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - started) < SECONDS_A_TURN:
         n_tokens += work()

@@ -28,7 +28,7 @@ BYTES_OF_A_TRAINED_WEIGHT = 4 * (2 + 3 + 2 * 3)
 
 @dataclass(frozen=True)
 class Roof:
-    """What the machine does at most: in products, by number format; in reading memory; and what a call costs at least.
+    """The most that the machine does, in products by number format and in reading memory; and the least cost of a call.
 
     A call is one operation of PyTorch, without gradients, on a row so short that there is next to nothing to compute.
     """
@@ -40,7 +40,7 @@ class Roof:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a step cannot do without, in the number format of its products."""
+    """The operations and bytes that no step can do without, in the number format of its products."""
 
     flops: float
     n_bytes: float
@@ -77,7 +77,7 @@ def measure_seconds_per_call(device: torch.device) -> float:
 
 
 def needs_of_training(config: DecoderConfig, vocab_size: int, n_tokens: int, dtype: torch.dtype) -> Needs:
-    """What an update with AdamW on so many tokens needs."""
+    """The needs of an update with AdamW on so many tokens."""
     cost = cost_of(config, vocab_size)
     flops = n_tokens * cost.training_flops_per_token.total
     return Needs(flops, BYTES_OF_A_TRAINED_WEIGHT * cost.parameters.total, dtype)
@@ -86,7 +86,7 @@ def needs_of_training(config: DecoderConfig, vocab_size: int, n_tokens: int, dty
 def needs_of_decoding(
     config: DecoderConfig, vocab_size: int, n_sequences: int, n_tokens: int, dtype: torch.dtype
 ) -> Needs:
-    """What the next token of each sequence needs, as the mean over the first n_tokens. Weights and cache in `dtype`.
+    """The needs of the next token of each sequence, as the mean over the first n_tokens. Weights and cache in `dtype`.
 
     A step reads every weight once for all sequences, and for each the keys and values so far; it writes those of its
     token. Of the table of positions it reads a row, which is left out.

@@ -1,4 +1,4 @@
-"""What share of a run's training time its checkpoints cost.
+"""The share of a run's training time that its checkpoints cost.
 
 Remakes: saving
 Takes: half a minute
@@ -6,7 +6,7 @@ Needs: nothing
 
 Updates and saves take turns in one process; the medians, times the numbers of both in the whole run, give the share.
 A save is all of it: the copy, the files and their fsync, the hashes, and the check of the older checkpoints before one
-of them is deleted. How much of it is hashing is told apart: an update hashes nothing.
+of them is deleted. Hashing is also timed alone: an update hashes nothing.
 """
 
 import hashlib

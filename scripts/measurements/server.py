@@ -88,7 +88,7 @@ def serve_transformers(folder: Path, listening: socket) -> None:
 
 
 def app_of_transformers(folder: Path) -> Any:
-    """What one would write in an afternoon: a lock, `generate`, and for a stream a thread that it writes into."""
+    """A server as one writes it in an afternoon: a lock, `generate`, and for a stream a thread that it writes into."""
     from fastapi import FastAPI
     from fastapi.responses import StreamingResponse
     from transformers import AutoModelForCausalLM, AutoTokenizer, TextIteratorStreamer

@@ -1,4 +1,4 @@
-"""What each trick of configs/speedrun_shakespeare.yaml gains: the time to its loss with one of them off at a time.
+"""The gain of each trick of configs/speedrun_shakespeare.yaml: the time to its loss with one of them off at a time.
 
 Remakes: speedrun_ablation
 Takes: half an hour
