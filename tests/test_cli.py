@@ -17,13 +17,16 @@ from types import SimpleNamespace
 
 import pytest
 
+import pellucid as library
 from pellucid import __version__
 from pellucid.__main__ import main as entry_point
-from pellucid.cli import COMMANDS, HIDDEN, _report, _stop, app_for
+from pellucid.cli import COMMANDS, HIDDEN, _report, _stop, app_for, main
 from pellucid.cli.arguments import read_run
 from pellucid.cli.terminal import Stopped, heavy_imports
+from pellucid.config.load import parse_run_config
 from pellucid.config.run import RunConfig
-from tiny_run import Result
+from pellucid.runs import train_run
+from tiny_run import TINY_RUN, Result, refused
 
 
 @pytest.fixture
@@ -34,28 +37,18 @@ def trained_run(tiny_place: Path) -> Path:
 @pytest.fixture(scope="module")
 def fables_run(tmp_path_factory) -> Path:
     """A run of five steps on a few fables: it knows nothing, but the truth about it is known."""
-    from pellucid.config.load import parse_run_config
-    from pellucid.runs.train_run import train_run
-    from tiny_run import TINY_RUN
-
     place = tmp_path_factory.mktemp("fables")
     text_corpus = next(line for line in TINY_RUN.splitlines() if line.startswith("corpus:"))
     fables = "corpus: {type: fables, size: 30, world_size: 3, validation_fraction: 0.2}"
     yaml = TINY_RUN.replace(text_corpus, fables).replace("context_length: 32", "context_length: 640")
     config = parse_run_config(yaml.replace("steps: 20", "steps: 5"), "fables.yaml")
-    train_run(config, place / "data", place / "run", resume=False, overwrite=False, note=lambda line: None)
+    train_run.train_run(config, place / "data", place / "run", resume=False, overwrite=False, note=lambda line: None)
     return place / "run"
 
 
 def assert_one_error_line(result: Result, exit_code: int, *fragments: str):
-    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
-    assert result.exit_code == exit_code, result
-    assert len(errors) == 1, result.stderr
-    assert "; " in errors[0]
-    assert "Traceback" not in result.stderr
-    assert "Input should be" not in errors[0], "pydantic's own words"
-    for fragment in fragments:
-        assert fragment in errors[0]
+    refused(result, exit_code, "; ", *fragments)
+    assert "Input should be" not in result.stderr, "pydantic's own words"
 
 
 def test_the_main_job_from_a_yaml_file_to_text(workplace: Path, pellucid):
@@ -210,22 +203,13 @@ def test_the_shipped_configs_are_listed(pellucid):
 
 def test_the_command_that_goes_on_survives_a_paste(workplace: Path, pellucid, monkeypatch):
     """What is printed is read by a shell's rules, run, and continues the run that was stopped."""
-    from pellucid.runs import train_run as module
-
     typed = ["train", "tiny.yaml", "corpus={type: text, files: ['*.txt']}", "--run-dir", "a run", "--overwrite"]
-    stopped = module.Outcome(5, None, signal.SIGINT)
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "train_run", lambda *_, **__: stopped)
-        result = pellucid(*typed)
+    stopped = train_run.Outcome(5, None, signal.SIGINT)
+    monkeypatch.setattr(train_run, "train_run", lambda *_, **__: stopped)
+    result = pellucid(*typed)
     assert result.exit_code == 128 + signal.SIGINT
     pasted = shlex.split(result.stderr.splitlines()[-1].partition("to continue: ")[2])
     assert pasted[pasted.index("train") :] == [*typed[:-1], "--resume"]
-
-
-def test_a_command_says_where_it_makes_new_folders(workplace: Path, pellucid):
-    new = pellucid("train", "tiny.yaml", "train.steps=2").stderr
-    assert new.startswith(f"writing to {workplace / 'data'} and {workplace / 'checkpoints'}\n")
-    assert "writing to" not in pellucid("train", "tiny.yaml", "train.steps=2", "--overwrite").stderr
 
 
 def test_demo_is_a_run_wherever_a_run_is_named():
@@ -276,101 +260,60 @@ def test_a_pipe_without_an_end_is_refused(trained_run: Path, pellucid, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("arguments", "exit_code", "fragments"),
+    ("command", "exit_code", "fragments"),
     [
-        (["train", "absent.yaml"], 2, ["absent.yaml: no such file"]),
-        (["train", "tiny.yaml", "train.stepz=3"], 2, ["train.stepz", "did you mean 'steps'?"]),
-        (["train", "tiny.yaml", "train.steps=many"], 2, ["train.steps", "give a whole number"]),
-        (["train", "tiny.yaml", "train.steps=0"], 2, ["train.steps", "give a value of at least 1"]),
-        (["train", "tiny.yaml", "--resume", "--overwrite"], 2, ["exclude each other"]),
-        (["train", "tiny.yaml", "train.precision=fp16"], 2, ["fp16 needs CUDA"]),
-        (["train", "tiny.yaml", "--run-dir", "corpus.txt"], 5, ["corpus.txt", "--run-dir"]),
-        (["train", "tiny.yaml", "corpus.files=[absent.txt]"], 3, ["absent.txt"]),
-        (["train", "tiny.yaml", "corpus.files=[empty.txt]"], 3, ["empty.txt"]),
-        (["train", "tiny.yaml", "corpus={type: text, files: [binary.txt]}"], 3, ["binary.txt", "byte 8"]),
+        ("train", 2, ["pellucid train"]),
+        ("train tiny.yaml --resume --overwrite", 2, ["exclude each other"]),
+        ("train tiny.yaml --run-dir corpus.txt", 5, ["corpus.txt", "--run-dir"]),
+        ("train tiny.yaml corpus.files=[empty.txt]", 3, ["empty.txt"]),
+        ("train tiny.yaml data.packing=contiguous model.context_length=100000", 3, ["context_length", "100000"]),
+        ("train tiny.yaml train.processes=10_000", 2, ["train.processes: 10000 processes are too many"]),
         (
-            ["train", "tiny.yaml", "data.packing=contiguous", "model.context_length=100000"],
-            3,
-            ["context_length", "100000"],
-        ),
-        (["train", "tiny.yaml", "train.processes=10_000"], 2, ["train.processes: 10000 processes are too many"]),
-        (["train"], 2, ["pellucid train"]),
-        (["train", "tiny.yaml", "--stepz", "3"], 2, ["--stepz", "no dashes: train.steps=100", "pellucid train --help"]),
-        (["fly"], 2, ["fly", "pellucid --help"]),
-        (["explain", "absent", "--text", "The fox"], 2, ["--text", "a text goes after --prompt, quoted; see"]),
-        (["embed", "absent", "--prompt", "The fox"], 2, ["--prompt", "a text goes after --text, quoted; see"]),
-        (["evaluate", "absent", "--prompt", "The fox"], 2, ["a text is given as a file, after --text; see"]),
-        (
-            ["train", "tiny.yaml", "--minutes", "soon"],
+            "train tiny.yaml --minutes soon",
             2,
-            ["pellucid train: Invalid value for '--minutes': 'soon' is not"],
+            ["pellucid train: Invalid value for '--minutes': 'soon' is not a number"],
         ),
-        (["train", "tiny.yaml", "--minutes", "0"], 2, ["--minutes"]),
-        (["generate", "--prompt"], 2, ["pellucid generate: Option '--prompt' requires an argument"]),
-        (
-            ["train", "here"],
-            2,
-            [
-                "here: this is the folder of a run",
-                "its config is here/config.yaml; to go on with it: `pellucid train here/config.yaml --run-dir here",
-            ],
-        ),
-        (["train", "."], 2, [".: this is a folder, not a config; name a YAML file"]),
-        (["generate", "absent"], 4, ["absent: no such run"]),
-        (["generate", "."], 4, ["no checkpoint here"]),
-        (["evaluate", "absent", "--json"], 4, ["absent: no such run"]),
-        (["cost", "absent"], 2, ["absent: no such file", "`pellucid configs`", "tiny.yaml"]),
+        ("train tiny.yaml --minutes 0", 2, ["'--minutes': '0' is not at least 0.01"]),
+        ("train here", 2, ["here: this is the folder of a run", "`pellucid train here/config.yaml --run-dir here"]),
+        ("train .", 2, [".: this is a folder, not a config; name a YAML file"]),
+        ("cost absent", 2, ["absent: no such file", "`pellucid configs`", "tiny.yaml"]),
+        ("fly", 2, ["fly", "pellucid --help"]),
+        ("explain absent --text Once", 2, ["--text", "a text goes after --prompt, quoted; see"]),
+        ("embed absent --prompt Once", 2, ["--prompt", "a text goes after --text, quoted; see"]),
+        ("evaluate absent --prompt Once", 2, ["a text is given as a file, after --text; see"]),
+        ("generate absent --prompt", 2, ["pellucid generate: Option '--prompt' requires an argument"]),
+        ("generate absent Once", 2, ["unexpected extra argument", "a text goes after --prompt"]),
+        ("generate absent --top-k 1.5", 2, ["Invalid value for '--top-k': '1.5' is not a whole number"]),
+        ("generate absent --greedy --top-k 3", 2, ["--greedy excludes --temperature, --top-k, --top-p and --min-p"]),
+        ("generate absent --length-penalty 0.6", 2, ["--length-penalty needs --beams"]),
+        ("generate absent --beams 4 --min-p 0.1", 2, ["--beams excludes --greedy, --temperature"]),
+        ("generate absent --beams 4 --repetition-penalty 1.2", 2, ["--beams excludes"]),
+        ("generate absent --prompt a --prompt-file b", 2, ["exclude each other"]),
+        ("generate absent --prompt-file absent.txt", 5, ["absent.txt: No such file or directory; check the path"]),
+        ("generate absent --prompt-file .", 5, [".: Is a directory; name a file, not a folder"]),
+        ("generate absent", 4, ["absent: no such run"]),
     ],
 )
-def test_bad_input_ends_in_one_clear_line_and_its_exit_code(workplace, pellucid, arguments, exit_code, fragments):
+def test_bad_input_ends_in_one_clear_line_and_its_exit_code(workplace, pellucid, command, exit_code, fragments):
     (workplace / "empty.txt").write_text("")
-    (workplace / "binary.txt").write_bytes(b"The fox \xff\xfe said")
     (workplace / "here").mkdir()
     shutil.copy("tiny.yaml", "here/config.yaml")
-    result = pellucid(*arguments)
+    result = pellucid(*command.split())
     assert_one_error_line(result, exit_code, *fragments)
     assert result.stdout == ""
 
 
-@pytest.mark.parametrize(
-    ("options", "exit_code", "fragments"),
-    [
-        (["--temperature", "-1"], 2, ["temperature", "-1"]),
-        (["--temperature", "nan"], 2, ["temperature", "nan"]),
-        (["The fox"], 2, ["unexpected extra argument", "a text goes after --prompt"]),
-        (["--temperature", "hot"], 2, ["Invalid value for '--temperature': 'hot' is not a"]),
-        (["--top-k", "1.5"], 2, ["Invalid value for '--top-k': '1.5' is not a"]),
-        (["--top-k", "0"], 2, ["top_k", "0 keeps no token"]),
-        (["--top-p", "0"], 2, ["top_p"]),
-        (["--top-p", "1.1"], 2, ["top_p"]),
-        (["--num-samples", "0"], 2, ["--num-samples"]),
-        (["--max-new-tokens", "-1"], 2, ["--max-new-tokens"]),
-        (["--checkpoint", "7"], 4, ["no checkpoint '7'", "best, latest or a step: 5, 10, 15, 20"]),
-        (["--checkpoint", "newest"], 4, ["no checkpoint 'newest'"]),
-        (["--prompt", "a", "--prompt-file", "b"], 2, ["exclude each other"]),
-        (["--prompt-file", "absent.txt"], 5, ["absent.txt: No such file or directory; check the path"]),
-        (["--prompt-file", "."], 5, [".: Is a directory; name a file, not a folder"]),
-        (["--greedy", "--temperature", "0.5"], 2, ["--greedy excludes --temperature", "leave out"]),
-        (["--greedy", "--top-k", "3"], 2, ["--greedy excludes --temperature, --top-k, --top-p and --min-p"]),
-        (["--greedy", "--min-p", "0.1"], 2, ["--greedy excludes --temperature, --top-k, --top-p and --min-p"]),
-        (["--min-p", "1.5"], 2, ["min_p"]),
-        (["--repetition-penalty", "0"], 2, ["repetition_penalty"]),
-        (["--stop", ""], 2, ["stop: an empty string"]),
-        (["--beams", "0"], 2, ["--beams"]),
-        (["--beams", "1001"], 2, ["beams: 1,001 are more than 1,000; give fewer"]),
-        (["--beams", "4", "--length-penalty", "nan"], 2, ["length_penalty"]),
-        (["--length-penalty", "0.6"], 2, ["--length-penalty needs --beams"]),
-        (["--beams", "4", "--num-samples", "5"], 2, ["n_samples: 5 texts are more than 4 beams find"]),
-        (["--beams", "4", "--temperature", "0.5"], 2, ["--beams excludes --greedy, --temperature"]),
-        (["--beams", "4", "--min-p", "0.1"], 2, ["--beams excludes"]),
-        (["--beams", "4", "--repetition-penalty", "1.2"], 2, ["--beams excludes"]),
-        (["--prompt", "lone \udcff surrogate"], 3, ["surrogate"]),
-    ],
-)
-def test_a_bad_option_of_generate_ends_in_one_clear_line(trained_run, pellucid, options, exit_code, fragments):
-    result = pellucid("generate", trained_run, *options)
-    assert_one_error_line(result, exit_code, *fragments)
-    assert result.stdout == ""
+def test_what_generation_and_a_run_refuse_is_refused_in_one_line_too(trained_run: Path, pellucid):
+    for options, exit_code, fragment in [
+        (["--top-p", "1.1"], 2, "top_p"),
+        (["--stop", ""], 2, "stop: an empty string"),
+        (["--beams", "4", "--num-samples", "5"], 2, "n_samples: 5 texts are more than 4 beams find"),
+        (["--checkpoint", "7"], 4, "best, latest or a step: 5, 10, 15, 20"),
+        (["--prompt", "lone \udcff surrogate"], 3, "surrogate"),
+    ]:
+        result = pellucid("generate", trained_run, *options)
+        assert_one_error_line(result, exit_code, fragment)
+        assert result.stdout == ""
 
 
 def test_a_damaged_checkpoint_is_refused_and_the_older_one_still_works(trained_run: Path, pellucid, tmp_path: Path):
@@ -409,39 +352,30 @@ def test_verify_says_what_can_still_be_done_with_what_is_whole(trained_run: Path
     assert_one_error_line(pellucid("verify", run), 4, "3 of 3 ", "train again with --overwrite")
 
 
-def test_a_run_that_overfits_gives_its_best_step_and_says_so(workplace: Path, pellucid):
-    (workplace / "other.txt").write_text("owt eno dna eerht ruof evif xis neves thgie enin\n\n" * 4)
-    overrides = ["corpus.validation_files=[other.txt]", "train.steps=40", "evaluation.every_steps=2"]
-    trained = pellucid("train", "tiny.yaml", *overrides)
-    best, last = trained.stdout.splitlines()
-    assert trained.stderr.count("warning: validation loss no longer falls") == 1
-    assert last.endswith("step 40, the last")
-    step = json.loads(pellucid("evaluate", "checkpoints/tiny", "--json").stdout)["step"]
-    assert best.endswith(f"step {step}, the best: `generate` takes it")
-    note = f"note: step {step}, the best of checkpoints/tiny; --checkpoint latest for the newest"
-    assert note in pellucid("generate", "checkpoints/tiny", "--max-new-tokens", "1").stderr
+def test_a_run_whose_last_step_is_not_its_best_shows_both(workplace: Path, pellucid, monkeypatch):
+    outcome = train_run.Outcome(40, "loss 3", None, 20, "loss 2")
+    monkeypatch.setattr(train_run, "train_run", lambda *_, **__: outcome)
+    assert pellucid("train", "tiny.yaml").stdout.splitlines() == [
+        "validation: loss 2   step 20, the best: `generate` takes it",
+        "validation: loss 3   step 40, the last",
+    ]
 
 
 def test_an_existing_run_is_neither_lost_nor_mixed_by_a_forgotten_option(workplace: Path, pellucid):
     short = ["train", "tiny.yaml", "train.steps=2"]
-    assert pellucid(*short).exit_code == 0
+    begun = pellucid(*short)
+    assert begun.stderr.startswith(f"writing to {workplace / 'data'} and {workplace / 'checkpoints'}\n")
     before = (workplace / "checkpoints/tiny/metrics.jsonl").read_bytes()
     assert_one_error_line(pellucid(*short), 2, "there is a run in this folder", "--resume", "--overwrite")
-    changed = pellucid(*short, "optimizer.lr=1", "--resume")
-    assert_one_error_line(changed, 4, "optimizer.lr was 0.01, is 1.0")
     many = ["model={context_length: 16, d_model: 8, n_layers: 1, n_heads: 1, tied_embeddings: false}"]
     changed = pellucid(*short, *many, "--resume")
     assert_one_error_line(changed, 4, "model.context_length was 32, is 16, model.d_model was 16, is 8, ", " more; take")
-    assert (workplace / "checkpoints/tiny/metrics.jsonl").read_bytes() == before
-    assert pellucid(*short, "optimizer.lr=1", "--overwrite").exit_code == 0
-
-
-def test_a_changed_corpus_is_noticed_at_the_resume(workplace: Path, pellucid):
-    assert pellucid("train", "tiny.yaml", "train.steps=2").exit_code == 0
     with (workplace / "corpus.txt").open("a") as corpus:
         corpus.write("\n\nThe end.")
-    result = pellucid("train", "tiny.yaml", "train.steps=2", "--resume")
-    assert_one_error_line(result, 4, "the corpus has changed")
+    assert_one_error_line(pellucid(*short, "--resume"), 4, "the corpus has changed")
+    assert (workplace / "checkpoints/tiny/metrics.jsonl").read_bytes() == before
+    again = pellucid(*short, "optimizer.lr=1", "--overwrite")
+    assert (again.exit_code, "writing to" in again.stderr) == (0, False)
 
 
 def test_weights_are_not_evaluated_on_the_tokens_of_another_text(workplace: Path, pellucid):
@@ -465,13 +399,12 @@ def test_weights_are_not_evaluated_on_the_tokens_of_another_text(workplace: Path
     assert "preparing the text that this run was trained on, once" in made_again.stderr
 
 
-def test_any_text_can_be_scored(workplace: Path, pellucid):
-    assert pellucid("train", "tiny.yaml", "train.steps=20").exit_code == 0
+def test_any_text_can_be_scored(workplace: Path, trained_run: Path, pellucid):
+    """By the run's weights and tokenizer alone: there is no `data` here."""
     (workplace / "like.txt").write_text("The red fox said: I found the cheese.\n\nThe grey hen said: I lost the key.")
     (workplace / "unlike.txt").write_text("zyxw vuts 98 76 ßþæ " * 4)
-    shutil.rmtree("data")  # it is not needed
     like, unlike = (
-        json.loads(pellucid("evaluate", "checkpoints/tiny", "--text", file, "--json").stdout)
+        json.loads(pellucid("evaluate", trained_run, "--text", file, "--json").stdout)
         for file in ("like.txt", "unlike.txt")
     )
     assert like["bytes"] == (workplace / "like.txt").stat().st_size
@@ -482,27 +415,24 @@ def test_any_text_can_be_scored(workplace: Path, pellucid):
     assert like["floor_nats_per_token"] is None
     (workplace / "deeper").mkdir()
     (workplace / "unlike.txt").rename("deeper/unlike.txt")
-    both = json.loads(pellucid("evaluate", "checkpoints/tiny", "--text", "**/*like.txt", "--json").stdout)
+    both = json.loads(pellucid("evaluate", trained_run, "--text", "**/*like.txt", "--json").stdout)
     assert both["bytes"] == like["bytes"] + unlike["bytes"]
     assert both["tokens"] == like["tokens"] + unlike["tokens"], "each is a document"
     (workplace / "empty.txt").write_text(" ")
-    refused = pellucid("evaluate", "checkpoints/tiny", "--text", "empty.txt")
+    refused = pellucid("evaluate", trained_run, "--text", "empty.txt")
     assert_one_error_line(refused, 3, "empty.txt: holds no text")
 
 
-def test_debug_shows_the_traceback(workplace: Path):
-    """Of any command: `schema` loads no PyTorch, so its error comes soon."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pellucid", "schema", "absent", "--debug"], capture_output=True, text=True
-    )
-    assert done.returncode == 1
-    assert "Traceback" in done.stderr
+def test_debug_shows_the_traceback(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["pellucid", "schema", "absent", "--debug"])
+    with pytest.raises(Exception, match="'absent' is not one of"):
+        main()
 
 
-def test_cost_counts_what_is_built(workplace: Path, pellucid):
+def test_cost_counts_what_is_built(workplace: Path, trained_run: Path, pellucid):
     counted = json.loads(pellucid("cost", "tiny.yaml", "--json").stdout)
-    trained = pellucid("train", "tiny.yaml", "train.steps=2")
-    assert f"{counted['parameters']['total']:,} parameters" in trained.stderr
+    model = library.load(trained_run).model
+    assert counted["parameters"]["total"] == sum(parameter.numel() for parameter in model.parameters())
     assert "parameters" in pellucid("cost", "tiny.yaml").stdout
 
 
@@ -524,15 +454,14 @@ def test_explain_shows_a_held_out_fable_beside_the_truth(fables_run: Path, pellu
 
 def test_all_fables_that_explain_shows_lose_together_what_evaluate_counts(fables_run: Path, pellucid):
     evaluated = json.loads(pellucid("evaluate", fables_run, "--json").stdout)
-    fables = [json.loads(pellucid("explain", fables_run, "--fable", n, "--json").stdout) for n in range(1, 7)]
-    totals = [fable["total"] for fable in fables]
+    run = library.load(fables_run)
+    totals = [run.explain(number=n).to_json()["total"] for n in range(1, 7)]
     n_tokens = sum(total["tokens"] for total in totals)
     assert n_tokens == evaluated["tokens"]
     loss = sum(total["loss_nats"] for total in totals) / n_tokens
     floor = sum(total["floor_nats"] for total in totals) / n_tokens
     assert loss == pytest.approx(evaluated["loss_nats_per_token"], rel=1e-5)
     assert floor == pytest.approx(evaluated["floor_nats_per_token"], rel=1e-9)
-    assert_one_error_line(pellucid("explain", fables_run, "--fable", "7"), 2, "--fable", "7 is more than the 6")
 
 
 def test_explain_reads_prompts_that_the_grammar_can_and_cannot_write(fables_run: Path, pellucid):
@@ -546,8 +475,6 @@ def test_explain_reads_prompts_that_the_grammar_can_and_cannot_write(fables_run:
     assert impossible.exit_code == 0
     assert "the grammar cannot write this" in impossible.stdout
     assert "not with “Z”" in " ".join(impossible.stdout.split())
-    both = pellucid("explain", fables_run, "--prompt", "x", "--fable", "1")
-    assert_one_error_line(both, 2, "--fable and a prompt exclude each other")
 
 
 def test_explain_writes_the_microscope_of_the_text(fables_run: Path, pellucid, tmp_path: Path, monkeypatch):
@@ -566,7 +493,6 @@ def test_explain_shows_where_the_heads_look(fables_run: Path, pellucid):
     assert table.exit_code == 0, table.stderr
     assert "attention: where each head looks" in table.stdout
     assert "attention of layer 1, head 0" in pellucid(*look, "1.0").stdout
-    assert_one_error_line(pellucid(*look, "9.9"), 2, "--attention", "there is no head '9.9'", "0.0 to 1.1")
     maps = json.loads(pellucid(*look, "0.1", "--json").stdout)["attention"]
     assert [(head["layer"], head["head"]) for head in maps["heads"]] == [(0, 1)]
     assert "".join(maps["tokens"][1:]).replace("␣", " ") == "The red fox"
@@ -588,47 +514,28 @@ def test_embed_gives_a_vector_for_each_text_or_token(fables_run: Path, pellucid,
     assert f"wrote {tmp_path / 'vectors.npz'}" in written.stderr
 
 
-def test_nearest_finds_the_most_similar_documents_and_map_draws_them(
-    fables_run: Path, trained_run: Path, pellucid, tmp_path: Path
-):
+def test_nearest_finds_the_most_similar_documents(fables_run: Path, pellucid):
     texts = [row["text"] for row in json.loads(pellucid("embed", fables_run, "--json").stdout)["vectors"]]
     nearest = ("nearest", fables_run, texts[3], "--k", "2")
-    found = json.loads(pellucid(*nearest, "--json").stdout)["nearest"]
-    assert [found[0]["number"], found[0]["text"]] == [4, texts[3]]
-    assert found[0]["similarity"] == pytest.approx(1)
+    first, _ = json.loads(pellucid(*nearest, "--json").stdout)["nearest"]
+    assert [first["number"], first["text"]] == [4, texts[3]]
+    assert first["similarity"] == pytest.approx(1)
     assert pellucid(*nearest).stdout.splitlines()[1].startswith("  1.000       4  ")
-    # No grammar tells about these, so they are drawn in one colour.
-    own_texts = ["--text", "My own text", "--text", "Another", "--text", "A third"]
-    for run, options in [
-        (fables_run, []),
-        (fables_run, ["--colour", "animal"]),
-        (fables_run, own_texts),
-        (trained_run, []),
-    ]:
+
+
+def test_map_draws_documents_and_texts_of_ones_own(fables_run: Path, trained_run: Path, pellucid, tmp_path: Path):
+    own = ["--text", "My own text", "--text", "Another", "--text", "A third"]  # no grammar knows what these tell
+    for run, options in [(fables_run, ["--colour", "animal"]), (fables_run, own), (trained_run, [])]:
         drawn = pellucid("map", run, tmp_path / "map.png", *options)
         assert (drawn.exit_code, drawn.stdout) == (0, "")
         assert (tmp_path / "map.png").stat().st_size > 0
-    wrong = pellucid("map", fables_run, tmp_path / "map.png", "--colour", "mood")
-    assert_one_error_line(wrong, 2, "there is no property 'mood'", "animal, pronoun, trait, other, plot, moral")
-    not_told = pellucid("map", fables_run, tmp_path / "map.png", "--colour", "plot", *own_texts)
-    assert_one_error_line(not_told, 3, "is not the beginning of a fable")
-    no_fables = pellucid("map", trained_run, tmp_path / "map.png", "--colour", "plot")
-    assert_one_error_line(no_fables, 2, "--colour: only of Fables is it known what a text tells")
-
-
-def test_embed_refuses_what_has_no_vector_in_one_line(fables_run: Path, trained_run: Path, pellucid, tmp_path: Path):
-    for options, exit_code, fragment in [
-        (["--text", ""], 3, "it is empty"),
-        (["--text", "The red fox said. " * 50], 3, "tokens are more than the 31 that the model can read"),
-        (["--layer", "9"], 2, "there is no layer 9 in this model; choose from 0 to 3, or last"),
-        (["--layer", "first"], 2, "there is no layer 'first'"),
-        (["--output", tmp_path / "vectors.csv"], 2, "neither .npz nor .safetensors"),
+    for run, options, exit_code, fragments in [
+        (fables_run, ["--colour", "mood"], 2, ["there is no property 'mood'", "animal, pronoun, trait, other, plot"]),
+        (fables_run, ["--colour", "plot", *own], 3, ["is not the beginning of a fable"]),
+        (trained_run, ["--colour", "plot"], 2, ["--colour: only of Fables is it known what a text tells"]),
     ]:
-        refused = pellucid("embed", trained_run, *options)
-        assert_one_error_line(refused, exit_code, fragment)
-        assert refused.stdout == ""
+        assert_one_error_line(pellucid("map", run, tmp_path / "map.png", *options), exit_code, *fragments)
     assert_one_error_line(pellucid("map", trained_run, tmp_path / "absent" / "map.png"), 5, "absent")
-    assert_one_error_line(pellucid("map", tmp_path / "no run", tmp_path / "map.txt"), 2, "neither .png nor .svg")
 
 
 def test_a_probe_needs_fables_and_enough_of_them(fables_run: Path, trained_run: Path, pellucid):
