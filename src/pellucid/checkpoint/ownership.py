@@ -39,10 +39,9 @@ LEFTOVER = re.compile(rf"\.(?:tmp|trash)-(?P<name>{OF_RUN.pattern})")  # of a sa
 
 def require_own(folder: Path) -> None:
     """Raise ConfigError if the folder holds something that a new run would replace, and that is not of a run."""
-    found = _of_run(folder)
-    foreign = [path.name for path in found if not is_own(path)]
-    if found and not _holds_run(folder):
-        foreign = [path.name for path in found]
+    paths = _with_names_of_a_run(folder)
+    is_run = bool(paths) and _holds_run(folder)
+    foreign = [path.name for path in paths if not (is_run and is_own(path))]
     if foreign:
         names, fix = ", ".join(foreign[:3]), Fix("name another folder with {}, or move this away", RUN_DIR)
         what = f"{names}: a run writes files of this name, and what is there is not of a run, or was edited"
@@ -70,7 +69,7 @@ def begin_run(folder: Path) -> None:
     Its logs are deleted last: a run that is killed meanwhile either has checkpoints and logs, or no checkpoints.
     """
     (folder / NOT_SAVED_YET).touch()
-    for path in sorted(filter(is_own, _of_run(folder)), key=Path.is_file):
+    for path in sorted(filter(is_own, _with_names_of_a_run(folder)), key=Path.is_file):
         if path.is_dir():
             discard(path)
         elif path.name != NOT_SAVED_YET:
@@ -98,15 +97,15 @@ def is_own(path: Path) -> bool:
         if not path.is_dir():
             return _is_own_file(path)
         steps = [step for step in (path, *path.glob("step-*")) if STEP_NAME.fullmatch(step.name)]
-        return _holds_nothing_else(path, path.name) and all(map(_tells_of_a_run, steps))
+        return _holds_nothing_else(path, path.name) and all(map(_is_recognisable, steps))
     except FileNotFoundError:  # deleted meanwhile
         return True
     except (OSError, ValueError, ConfigError):
         return False
 
 
-def _tells_of_a_run(step: Path) -> bool:
-    """Whether a step's folder is empty, or one of its files tells that it is one."""
+def _is_recognisable(step: Path) -> bool:
+    """Whether a step's folder is empty, or one of its files is recognised."""
     files = list(step.iterdir())
     return not files or any(_is_own_file(path) for path in files if path.name in STARTS)
 
@@ -137,7 +136,7 @@ def _is_own_file(path: Path) -> bool:
         return start.startswith(read[: len(start) or 1])
 
 
-def _of_run(folder: Path) -> list[Path]:
+def _with_names_of_a_run(folder: Path) -> list[Path]:
     """All entries of a folder with a name of a run's; none of a folder that cannot be read, or is not there."""
     with suppress(OSError):
         return [path for path in sorted(folder.iterdir()) if OF_RUN.fullmatch(path.name)]

@@ -25,10 +25,10 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     Parameters, and the codes of quantized layers; for a model with an adapter only what is trained: the base has the
     rest.
     """
-    return {name: full_tensor(tensor) for name, tensor in _kept(model).items()}
+    return {name: full_tensor(tensor) for name, tensor in _stored(model).items()}
 
 
-def _kept(model: nn.Module) -> dict[str, Tensor]:
+def _stored(model: nn.Module) -> dict[str, Tensor]:
     parameters = dict(model.named_parameters())
     if any(isinstance(module, LoRALinear) for module in model.modules()):
         return {name: parameter for name, parameter in parameters.items() if parameter.requires_grad}
@@ -90,7 +90,7 @@ def load_first_weights(model: nn.Module, base: Tensors, seed: int, where: str) -
     Tokens that the base lacks get random vectors, from the `seed`. A scalar head that only the model has stays as it
     is; one that only the base has is dropped.
     """
-    expected = _kept(model)
+    expected = _stored(model)
     tensors = with_new_tokens(base, expected, seed)
     heads = {name: expected.get(name) for name in tensors.keys() | expected.keys() if not gives_logits(name)}
     without = {name: tensor for name, tensor in tensors.items() if name not in heads}
@@ -141,7 +141,7 @@ def first_not_finite(tensors: Tensors) -> str | None:
 
 
 def _load_parameters(model: nn.Module, tensors: Tensors) -> None:
-    local = {name: shard_like(tensors[name], tensor) for name, tensor in _kept(model).items()}
+    local = {name: shard_like(tensors[name], tensor) for name, tensor in _stored(model).items()}
     model.load_state_dict(local, strict=False)  # the other half of a tied matrix is not stored
 
 
@@ -159,7 +159,7 @@ def _load_optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer], t
 
 
 def _require_same_parameters(model: nn.Module, tensors: Tensors, where: str) -> None:
-    expected = _kept(model)
+    expected = _stored(model)
     for name in sorted(expected.keys() | tensors.keys()):
         _require_same_kind(f"parameter {name}", expected.get(name), tensors.get(name), where)
 

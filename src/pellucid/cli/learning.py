@@ -40,9 +40,9 @@ def learn(
     if report:
         print_result(workbook.report())
     elif reset is not None:
-        kept = workbook.reset(lessons[reset])
-        told = f"; what you had is in {kept}" if kept else ""
-        print_result(f"{workbook.file(lessons[reset])} is new{told}")
+        old_file = workbook.reset(lessons[reset])
+        note_of_old = f"; what you had is in {old_file}" if old_file else ""
+        print_result(f"{workbook.file(lessons[reset])} is new{note_of_old}")
     elif number is None:
         print_result(_overview(list(lessons.values()), workbook))
     else:

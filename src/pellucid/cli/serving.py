@@ -39,12 +39,12 @@ def serve(
 ) -> None:
     """Open the Model Microscope, a page about your runs. OpenAI's clients can call them."""
     if export is not None:
-        unusable = {"--train": train is not None, "--open": opens}
-        unusable |= {"--checkpoint": checkpoint != "best", "--port": port != PORT, "--host": host != HOST}
-        if any(unusable.values()):
+        is_given = {"--train": train is not None, "--open": opens}
+        is_given |= {"--checkpoint": checkpoint != "best", "--port": port != PORT, "--host": host != HOST}
+        if any(is_given.values()):
             what = "--export is for runs that are there, and writes all of their checkpoints"
-            of_no_use = ", ".join(name for name, is_used in unusable.items() if is_used)
-            raise ConfigError("command line", what, f"leave out {of_no_use}")
+            useless = ", ".join(name for name, given in is_given.items() if given)
+            raise ConfigError("command line", what, f"leave out {useless}")
         export_runs(runs, export, prompt, tour)
         return
     if prompt is not None:

@@ -76,14 +76,14 @@ def heavy_imports() -> Iterator[None]:
     of which stay: collecting garbage among them would only take time.
     """
     is_first_time = "torch" not in sys.modules
-    told = Timer(1, note, ["loading PyTorch …"])
+    notice = Timer(1, note, ["loading PyTorch …"])
     if is_first_time and sys.stderr.isatty():
-        told.start()
+        notice.start()
     gc.disable()
     try:
         yield
     finally:
-        told.cancel()
+        notice.cancel()
         if is_first_time:
             gc.freeze()
         gc.enable()

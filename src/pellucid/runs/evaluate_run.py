@@ -76,7 +76,10 @@ def evaluate_on_own_text(
 
 
 def data_of_trained(trained: TrainedModel, data_root: Path, where: str) -> PreparedData:
-    """The tokens of its training, made again if they are gone. CheckpointError, at `where`, if they are others now."""
+    """The tokens that it was trained on, prepared again if they are gone.
+
+    CheckpointError, at `where`, if they are gone and the corpus has changed.
+    """
     data = data_of_run(trained.config, trained.data_fingerprint, data_root)
     if data is None or data.tokenizer.to_json() != trained.tokenizer.to_json():
         raise _tokens_are_gone(where, data_root)
@@ -104,15 +107,17 @@ def answers_of_run(trained: TrainedModel, precision: Precision, n: int) -> Answe
 
 
 def evaluate_on(trained: TrainedModel, precision: Precision, other: Path, data_root: Path) -> Evaluation:
-    """Scores a trained model on the validation text of another run or config: of the run that it started from, say.
+    """Scores a trained model on the validation text of another run or config.
 
-    So it is measured what fine-tuning has made it forget. ConfigError if the other spells its text with other tokens.
+    On that of the run that it started from, this measures what fine-tuning made it forget. ConfigError if the other has
+    another vocabulary.
     """
     other = find_run(other)
     if other.is_dir():
         step_directory = find_step_directory(other, "best")
-        that = read_checkpoint(step_directory)
-        data = data_of_run(config_of(that, str(step_directory)), that.state.data_fingerprint, data_root)
+        checkpoint = read_checkpoint(step_directory)
+        config = config_of(checkpoint, str(step_directory))
+        data = data_of_run(config, checkpoint.state.data_fingerprint, data_root)
     else:
         data = prepare_data(load_run_config(find_config(other)), data_root)
     if data is None:
@@ -138,7 +143,7 @@ def evaluate_text(trained: TrainedModel, precision: Precision, file: Path) -> Ev
 
 
 def data_of_run(config: RunConfig, fingerprint: str, data_root: Path) -> PreparedData | None:
-    """The tokens that a run was trained on: found in `data_root`, even if its corpus has changed, or prepared again.
+    """The tokens that a run was trained on, from `data_root` even if its corpus has changed, or prepared again.
 
     None if they are gone and the corpus has changed. Raises as `prepare_data` does.
     """

@@ -128,7 +128,7 @@ def _train_as_rank(
     if base is not None:
         require_same_vocabulary(base, data.tokenizer)
         if world.is_first:
-            _warn_if_never_asked(config, base)
+            _warn_if_never_instructed(config, base)
     with connected(world, resolve_precision(config.train.device, config.train.precision).device):
         if resume_from:
             config = _as_begun(config, minutes, resume_from)
@@ -168,7 +168,7 @@ def _prepare(
     return with_own_vocabulary, data
 
 
-def _warn_if_never_asked(config: RunConfig, base: Base) -> None:
+def _warn_if_never_instructed(config: RunConfig, base: Base) -> None:
     """Warn if a model that never saw instructions is to learn from its own answers to them."""
     writes = config.corpus.type == "instructions" and config.objective.type != "sft"
     if writes and not base.tokenizer.has_chat_tokens:

@@ -35,7 +35,7 @@ from pellucid.runtime.processes import stop_signals, without_user_script
 # Other ranks wait for hours while a large corpus is prepared, but only minutes for a rank that hangs.
 LONGEST_PREPARATION, LONGEST_SILENCE = timedelta(days=7), timedelta(minutes=10)
 SHORTEST_PATIENCE = timedelta(seconds=60)  # to wait for a process on the same machine, which should answer at once
-STARTED = "a start before"
+EARLIER_START = "has been started before"  # a key in torchrun's store
 USE_LIBUV = sys.platform != "win32"  # PyTorch for Windows is built without it, and TCPStore takes it unless told
 SECONDS_TO_DIE = 5.0  # to wait for a killed process to end
 
@@ -63,13 +63,13 @@ class World:
         """The world in torchrun's environment variables; alone if torchrun did not start this process."""
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
             return cls()
-        kept_store, rank, size = next(rendezvous("env://"))
+        torchrun_store, rank, size = next(rendezvous("env://"))
         local_rank, node, restarts = (
             int(os.environ.get(name, "0")) for name in ("LOCAL_RANK", "GROUP_RANK", "TORCHELASTIC_RESTART_COUNT")
         )
         # A machine counts only restarts after its own failures; the store has seen all of them.
-        is_restart = restarts > 0 or kept_store.check([STARTED])
-        return cls(rank, size, local_rank, node, is_restart, store_of_this_start(kept_store, rank, size))
+        is_restart = restarts > 0 or torchrun_store.check([EARLIER_START])
+        return cls(rank, size, local_rank, node, is_restart, store_of_this_start(torchrun_store, rank, size))
 
     @property
     def is_first(self) -> bool:
@@ -150,7 +150,7 @@ class World:
 ALONE = World()
 
 
-def store_of_this_start(kept_store: Store, rank: int, size: int) -> Store:
+def store_of_this_start(torchrun_store: Store, rank: int, size: int) -> Store:
     """The part of torchrun's store that belongs to this start.
 
     torchrun keeps its store over a restart, and no rank may take an old message for a new one. So rank 0 draws a random
@@ -158,20 +158,20 @@ def store_of_this_start(kept_store: Store, rank: int, size: int) -> Store:
     """
     drawn = uuid4().hex
     if rank > 0:
-        kept_store.set(f"question of rank {rank}", drawn)
-        name = kept_store.get(f"answer to {drawn}").decode()
-        kept_store.set(f"{name}: rank {rank} is here", "")
-        return PrefixStore(name, kept_store)
+        torchrun_store.set(f"question of rank {rank}", drawn)
+        name = torchrun_store.get(f"answer to {drawn}").decode()
+        torchrun_store.set(f"{name}: rank {rank} is here", "")
+        return PrefixStore(name, torchrun_store)
     missing = set(range(1, size))
     while missing:
         for other in list(missing):
-            if kept_store.check([f"question of rank {other}"]):  # perhaps an old one; answering it does no harm
-                kept_store.set(f"answer to {kept_store.get(f'question of rank {other}').decode()}", drawn)
-            if kept_store.check([f"{drawn}: rank {other} is here"]):
+            if torchrun_store.check([f"question of rank {other}"]):  # perhaps an old one; answering it does no harm
+                torchrun_store.set(f"answer to {torchrun_store.get(f'question of rank {other}').decode()}", drawn)
+            if torchrun_store.check([f"{drawn}: rank {other} is here"]):
                 missing.remove(other)
         time.sleep(0.01)
-    kept_store.set(STARTED, "")
-    return PrefixStore(drawn, kept_store)
+    torchrun_store.set(EARLIER_START, "")
+    return PrefixStore(drawn, torchrun_store)
 
 
 def device_of_exchanges() -> str:

@@ -64,14 +64,14 @@ class ProgressBar:
         is_due = step % self._log_every == 0 and time.monotonic() - self._said_at > SECONDS_BETWEEN_LINES
         if self._bar.disable and (is_due or step == self._n_steps):
             self._said_at = time.monotonic()
-            told = ", ".join(f"{name} {figure}" for name, figure in figures.items())
-            self._write(f"step {step}/{self._n_steps}: {told}")
+            line = ", ".join(f"{name} {figure}" for name, figure in figures.items())
+            self._write(f"step {step}/{self._n_steps}: {line}")
         if evaluation is not None:
             self._write(f"step {step}: {evaluation.brief()}")
         if samples:
-            line = " ".join(samples[0].split())
-            shown = line if len(line) <= CHARACTERS_TO_SHOW else line[:CHARACTERS_TO_SHOW] + "…"
-            self._write(f"step {step}: it writes “{shown}”")
+            sample = " ".join(samples[0].split())
+            beginning = sample if len(sample) <= CHARACTERS_TO_SHOW else sample[:CHARACTERS_TO_SHOW] + "…"
+            self._write(f"step {step}: it writes “{beginning}”")
         self._say_pace(update.seconds, self._n_steps - step)
 
     def _say_pace(self, seconds: float, n_left: int) -> None:
