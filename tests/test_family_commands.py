@@ -10,9 +10,10 @@ from experiments.conftest import BASE
 from model.family import FAMILY
 from pellucid.experiments.plan import plan_experiment
 from pellucid.experiments.worker import make_run
+from tiny_run import assert_one_error_line
 
-ONE_OF_EACH_TYPE = list({model["type"]: name for name, model in reversed(FAMILY.items())}.values())
-NO_ATTENTION = [name for name, model in FAMILY.items() if model["type"] != "decoder"]
+NO_ATTENTION = ["bigram", "mlp", "lstm"]  # rnn and gru are lstm's siblings
+ONE_OF_EACH_KIND = ["decoder", *NO_ATTENTION]
 
 
 def config_of(name, **changes):
@@ -39,7 +40,7 @@ def write_config(place: Path, monkeypatch: pytest.MonkeyPatch):
     return write
 
 
-@pytest.mark.parametrize("name", [*ONE_OF_EACH_TYPE, "linear decoder", "decoder with experts"])
+@pytest.mark.parametrize("name", ["linear decoder", "decoder with experts", *NO_ATTENTION])
 def test_each_kind_of_model_does_what_it_can_and_refuses_the_rest_in_one_line(name, write_config, pellucid):
     write_config(name)
     assert pellucid("train", "run.yaml", "--run-dir", "run", "--overwrite").exit_code == 0
@@ -48,27 +49,15 @@ def test_each_kind_of_model_does_what_it_can_and_refuses_the_rest_in_one_line(na
     scores = json.loads(pellucid("evaluate", "run", "--json").stdout)
     assert scores["excess_nats_per_token"] > 0
     assert "truth" in pellucid("explain", "run", "--prompt", "This is the story of").stdout
-    counted = json.loads(pellucid("cost", "run.yaml", "--json").stdout)
-    assert counted["parameters"]["total"] == sum(
-        n for part, n in counted["parameters"].items() if part not in ("total", "active")
-    )
-    assert counted["memory_bytes"]["state"] >= 0
+    assert json.loads(pellucid("cost", "run.yaml", "--json").stdout)["memory_bytes"]["state"] >= 0
     assert pellucid("verify", "run").exit_code == 0
     if name in NO_ATTENTION:
-        assert_refuses_what_only_a_decoder_can_do(pellucid, FAMILY[name]["type"])
-
-
-def assert_refuses_what_only_a_decoder_can_do(pellucid, kind):
-    for command in (
-        ["explain", "run", "--prompt", "Once", "--attention", "all"],
-        ["train", "run.yaml", "train.gradient_checkpointing=true"],
-        ["train", "run.yaml", "train.gradient_checkpointing=attention"],
-    ):
-        refused = pellucid(*command)
-        (line,) = [line for line in refused.stderr.splitlines() if line.startswith("error: ")]
-        assert refused.exit_code == 2
-        assert "this kind of model has no" in line or f"the {kind} has no" in line, line
-        assert "; " in line
+        look, recompute = (
+            ("explain", "run", "--prompt", "Once", "--attention", "all"),
+            "train.gradient_checkpointing=true",
+        )
+        assert_one_error_line(pellucid(*look), 2, "this kind of model has no")
+        assert_one_error_line(pellucid("train", "run.yaml", recompute), 2, f"the {name} has no")
 
 
 def test_an_experiment_compares_all_types_of_models(write_config, pellucid):
@@ -77,7 +66,7 @@ def test_an_experiment_compares_all_types_of_models(write_config, pellucid):
         "name": "kinds",
         "question": "Which is best?",
         "base": "run.yaml",
-        "runs": [{"label": name, "set": {"model": config_of(name)["model"]}} for name in ONE_OF_EACH_TYPE],
+        "runs": [{"label": name, "set": {"model": config_of(name)["model"]}} for name in ONE_OF_EACH_KIND],
         "set": {"train.steps": 2},
         "figures": [
             {"type": "curves", "title": "Learning", "x": "flops"},
@@ -88,10 +77,10 @@ def test_an_experiment_compares_all_types_of_models(write_config, pellucid):
     Path("kinds.yaml").write_text(yaml.safe_dump(experiment, sort_keys=False), encoding="utf-8")
     forecast = pellucid("experiment", "kinds.yaml", "--dry-run")
     assert forecast.exit_code == 0
-    assert all(name in forecast.stdout for name in ONE_OF_EACH_TYPE)
+    assert all(name in forecast.stdout for name in ONE_OF_EACH_KIND)
     for run in plan_experiment(Path("kinds.yaml")).runs:  # in this process, which has imported PyTorch already
         make_run(run, run.directory(Path("checkpoints/experiments/kinds")), Path("data"))
     made = pellucid("experiment", "kinds.yaml", "--report", "report")
     assert made.exit_code == 0, made.stderr
     report = Path("report/report.md").read_text(encoding="utf-8")
-    assert all(f"| {name} |" in report for name in ONE_OF_EACH_TYPE)
+    assert all(f"| {name} |" in report for name in ONE_OF_EACH_KIND)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
+from model.family import FAMILY, family_config
 from model.model_axes import AXES, VOCAB_SIZE, covering_combinations, tiny_config
 from pellucid.cost.build import cost_of
 from pellucid.cost.counts import count_cost, count_parameters
@@ -92,6 +93,15 @@ def test_every_size_has_as_many_parameters_as_the_formula_says(size, choices):
     with torch.device("meta"):
         counted = count_parameters(build_model(config, size["vocab_size"]))
     assert vars(counted) == parameters_by_formula(config, size["vocab_size"])
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_every_weight_of_every_kind_of_model_is_of_one_part(kind):
+    with torch.device("meta"):
+        model = build_model(family_config(kind), VOCAB_SIZE)
+    counted = vars(count_parameters(model))
+    in_parts = sum(n for part, n in counted.items() if part not in ("total", "active"))
+    assert in_parts == counted["total"] == sum(parameter.numel() for parameter in model.parameters())
 
 
 def test_a_deep_model_costs_what_counting_all_its_layers_gives():

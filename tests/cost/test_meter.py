@@ -71,11 +71,11 @@ def test_a_fake_model_holds_as_many_bytes_for_the_backward_pass_as_autograd_save
     assert_as_many_bytes_fake_as_real(config, precision)
 
 
-@pytest.mark.parametrize("precision", [FP32, BF16], ids=["fp32", "bf16"])
-def test_the_same_holds_for_experts_though_fake_tokens_choose_none(precision, soak):
+@pytest.mark.parametrize(("precision", "activation"), [(FP32, "gelu"), (BF16, "swiglu")], ids=["fp32", "bf16"])
+def test_the_same_holds_for_experts_though_fake_tokens_choose_none(precision, activation, soak):
     moe = {"type": "moe", "n_experts": 6, "top_k": 2, "shared_experts": 1}
-    for activation in AXES["activation"] if soak else ["gelu", "swiglu"]:
-        assert_as_many_bytes_fake_as_real(small_config(feed_forward=moe, activation=activation), precision)
+    for each in AXES["activation"] if soak else [activation]:
+        assert_as_many_bytes_fake_as_real(small_config(feed_forward=moe, activation=each), precision)
 
 
 def assert_as_many_bytes_fake_as_real(config, precision):
@@ -105,8 +105,7 @@ def real_peak_bytes(model, precision):
 
 @pytest.mark.parametrize(("precision", "recomputes_blocks"), [(FP32, False), (BF16, True)], ids=["kept", "recomputed"])
 def test_the_peak_of_a_step_is_nearly_that_of_the_real_one(precision, recomputes_blocks, soak):
-    """In the short form each activation once."""
-    activations = AXES["activation"] if soak else AXES["activation"][recomputes_blocks::2]
+    activations = AXES["activation"] if soak else [["gelu", "swiglu"][recomputes_blocks]]
     for activation, attention in zip(activations, cycle(["explicit", "fused"]), strict=False):
         config = small_config(activation=activation, attention=attention, context_length=64, d_model=64, d_ff=256)
         model = build_model(config, VOCAB_SIZE)
@@ -202,24 +201,29 @@ def test_a_layer_that_nobody_told_the_meter_of_is_measured(monkeypatch):
     assert after.step_work.bytes_moved > before.step_work.bytes_moved
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_weights_gradients_moments_and_checkpoint_are_those_of_the_tensors(name):
+@pytest.mark.parametrize(
+    ("name", "choices"),
+    [
+        ("adamw", {"activation": "swiglu", "tied_embeddings": False, "d_ff": 512}),
+        *((name, {"bias": True, "qk_norm": True}) for name in OPTIMIZERS if name != "adamw"),
+    ],
+)
+def test_weights_gradients_moments_and_checkpoint_are_those_of_the_tensors(name, choices):
     """Equation 14. A checkpoint's file also holds the names of its tensors."""
-    for choices in ({"bias": True, "qk_norm": True}, {"activation": "swiglu", "tied_embeddings": False, "d_ff": 512}):
-        config = run_config(small_config(**choices, d_model=64), OPTIMIZERS[name])
-        memory = cost_of_run(config, VOCAB_SIZE, FP32).memory_bytes
-        model = build_model(config.model, VOCAB_SIZE)
-        optimizers = build_optimizers(config.optimizer, model, FP32)
-        loss_and_logits(model, FP32)[0].backward()
-        for optimizer in optimizers:
-            optimizer.step()
-        assert memory.weights == sum(parameter.nbytes for parameter in model.parameters())
-        assert memory.gradients == sum(parameter.grad.nbytes for parameter in model.parameters())
-        moments = optimizer_tensors(model, optimizers)
-        assert memory.optimizer == sum(moment.nbytes for moment in moments.values())
-        assert memory.training == memory.weights + memory.gradients + memory.optimizer + memory.activations
-        on_disk = len(save(model_tensors(model))) + len(save(moments))
-        assert on_disk * 0.95 < memory.checkpoint < on_disk
+    config = run_config(small_config(**choices, d_model=64), OPTIMIZERS[name])
+    memory = cost_of_run(config, VOCAB_SIZE, FP32).memory_bytes
+    model = build_model(config.model, VOCAB_SIZE)
+    optimizers = build_optimizers(config.optimizer, model, FP32)
+    loss_and_logits(model, FP32)[0].backward()
+    for optimizer in optimizers:
+        optimizer.step()
+    assert memory.weights == sum(parameter.nbytes for parameter in model.parameters())
+    assert memory.gradients == sum(parameter.grad.nbytes for parameter in model.parameters())
+    moments = optimizer_tensors(model, optimizers)
+    assert memory.optimizer == sum(moment.nbytes for moment in moments.values())
+    assert memory.training == memory.weights + memory.gradients + memory.optimizer + memory.activations
+    on_disk = len(save(model_tensors(model))) + len(save(moments))
+    assert on_disk * 0.95 < memory.checkpoint < on_disk
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
@@ -235,7 +239,7 @@ def test_a_deep_model_costs_what_is_measured_of_all_its_layers(name):
 
 
 def test_the_cache_holds_the_keys_and_values_of_every_position():
-    for model in (small_config(n_kv_heads=n, n_layers=n) for n in (1, 2, 4)):
+    for model in (small_config(n_kv_heads=n, n_layers=n) for n in (1, 4)):
         cache = build_model(model, VOCAB_SIZE).new_state(batch_size=1, capacity=1)
         bytes_held = sum(layer.keys_BGSK.nbytes + layer.values_BGSK.nbytes for layer in cache.layers)
         assert cost_of_run(run_config(model), VOCAB_SIZE, FP32).memory_bytes.kv_cache_per_token == bytes_held
