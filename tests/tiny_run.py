@@ -40,11 +40,12 @@ class Result(NamedTuple):
     stderr: str
 
 
-def refused(result: Result, exit_code: int, *words: str) -> None:
-    """The command failed with this exit code and in one line, which holds these words."""
-    lines = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+def assert_one_error_line(result: Result, exit_code: int, *fragments: str) -> None:
+    """The contract of every failure: one line, `error: WHERE: WHAT; HOW TO FIX IT`, and its exit code."""
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
     assert result.exit_code == exit_code, result
-    assert len(lines) == 1, result.stderr
-    assert "Traceback" not in result.stderr
-    for word in words:
-        assert word in lines[0]
+    assert len(errors) == 1, result.stderr
+    assert "Traceback" not in result.stderr, result.stderr
+    assert "Input should be" not in errors[0], "pydantic's own words"
+    for fragment in ("; ", *fragments):
+        assert fragment in errors[0], (fragment, errors[0])

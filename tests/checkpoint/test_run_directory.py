@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pellucid.checkpoint.ownership import LOCK
 from pellucid.checkpoint.run_directory import (
     NAME_A_RUN,
     find_step_directory,
@@ -121,11 +122,11 @@ def test_a_run_named_without_its_folder_or_with_a_slip_is_suggested(tmp_path: Pa
 
 
 def test_a_second_process_is_turned_away_until_the_first_ends(tmp_path: Path):
-    hold = "import sys; from pathlib import Path; from pellucid.checkpoint.run_directory import locked\n"
-    hold += "with locked(Path(sys.argv[1])): print('locked', flush=True); sys.stdin.read()"
-    first = subprocess.Popen(
-        [sys.executable, "-c", hold, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    """The first takes the lock as `locked` does, without PyTorch, which takes seconds to import."""
+    hold = "import sys, filelock\n"
+    hold += "with filelock.FileLock(sys.argv[1]): print('locked', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", hold, str(tmp_path / LOCK)]
+    first = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert first.stdout.readline() == "locked\n"
     with pytest.raises(RunInUseError, match="another process trains in this folder"), locked(tmp_path):
         pass

@@ -27,7 +27,8 @@ from pellucid.trained import load_trained_model
 from pellucid.training.metrics import read_rows
 from policy_run import PPO, make_policy_place
 from tiny import CPU_FLOAT32
-from tiny_run import SPEECHES, refused
+from tiny_run import SPEECHES
+from tiny_run import assert_one_error_line as refused
 
 WITH_ADAPTER = """\
 name: adapted

@@ -168,14 +168,3 @@ def _main(folder: Path, arguments: list[str], fault: Fault | None = None) -> Non
 
 def n_threads() -> int:
     return int(os.environ.get("OMP_NUM_THREADS", "1"))
-
-
-def assert_one_error_line(result: Result, exit_code: int, *fragments: str) -> None:
-    """The contract of every failure: one line, `error: WHERE: WHAT; HOW TO FIX IT`, and its exit code."""
-    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
-    assert result.exit_code == exit_code, result
-    assert len(errors) == 1, result.stderr
-    assert "; " in errors[0], errors
-    assert "Traceback" not in result.stderr, result.stderr
-    for fragment in fragments:
-        assert fragment in errors[0], (fragment, errors[0])

@@ -8,7 +8,7 @@ import pytest
 from bad_configs import SCHEMA, Case, bases, cases, dotted, dump, variants
 from pellucid.config.load import load_run_config, parse_run_config
 from pellucid.errors import ConfigError
-from processes import assert_one_error_line
+from tiny_run import assert_one_error_line
 
 
 @pytest.fixture(scope="module")

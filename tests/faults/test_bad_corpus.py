@@ -20,8 +20,8 @@ import pytest
 
 from pellucid.data.token_file import TokenFile
 from pellucid.tokenizer import Tokenizer
-from processes import assert_one_error_line, command_line
-from tiny_run import TINY_RUN, VERSES, Result
+from processes import command_line
+from tiny_run import TINY_RUN, VERSES, Result, assert_one_error_line
 
 BYTE_PAIRS, CHARACTERS = "tokenizer={type: bpe, vocab_size: 300}", "tokenizer={type: char}"
 TEXT = VERSES.encode()

@@ -9,8 +9,9 @@ import pytest
 import strikes
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import read_checkpoint, step_name
-from processes import assert_one_error_line, command_line
+from processes import command_line
 from reference_run import Trace, leftovers, trace
+from tiny_run import assert_one_error_line
 
 CHECKPOINT_BYTES = 57_000
 

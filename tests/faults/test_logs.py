@@ -14,8 +14,9 @@ from pellucid.checkpoint.step_directory import read_state, step_name
 from pellucid.errors import CheckpointError
 from pellucid.training.logs import cut_back_logs, samples_until
 from pellucid.training.metrics import read_rows, row_in
-from processes import assert_one_error_line, command_line
+from processes import command_line
 from reference_run import Trace, trace
+from tiny_run import assert_one_error_line
 
 LOGS = ("metrics.jsonl", "samples.md")
 

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from pellucid.checkpoint.run_directory import steps_in
-from processes import assert_one_error_line, command_line
+from processes import command_line
 from reference_run import Trace, trace
+from tiny_run import assert_one_error_line
 
 VALUES = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 IN_THE_SHORT_FORM = [(25, "nan"), (26, "inf")]

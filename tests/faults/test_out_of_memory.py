@@ -14,9 +14,9 @@ import torch
 
 from pellucid.checkpoint.step_directory import step_name
 from pellucid.errors import DataError, InputOutputError, is_out_of_memory
-from processes import assert_one_error_line, command_line
+from processes import command_line
 from reference_run import trace
-from tiny_run import TINY_RUN, VERSES
+from tiny_run import TINY_RUN, VERSES, assert_one_error_line
 
 STATUS = Path("/proc/self/status")
 pytestmark = pytest.mark.skipif(not STATUS.exists(), reason="needs to know the size of a process")

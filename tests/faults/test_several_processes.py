@@ -18,9 +18,9 @@ import strikes
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import read_checkpoint, step_name
 from pellucid.training.metrics import read_rows
-from processes import HANGS_AFTER_SECONDS, Command, Fault, assert_one_error_line, command_line, n_threads
+from processes import HANGS_AFTER_SECONDS, Command, Fault, command_line, n_threads
 from reference_run import STEPS, Trace, leftovers, trace
-from tiny_run import Result
+from tiny_run import Result, assert_one_error_line
 
 TWO = ("train", "reference.yaml", "train.processes=2", "--run-dir")
 

@@ -6,8 +6,9 @@ from functools import partial
 from pathlib import Path
 
 import strikes
-from processes import HANGS_AFTER_SECONDS, Command, assert_one_error_line, command_line
+from processes import HANGS_AFTER_SECONDS, Command, command_line
 from reference_run import Trace, leftovers, trace
+from tiny_run import assert_one_error_line
 
 N_STARTS = 20
 

@@ -20,8 +20,8 @@ from pellucid.files import read_at_most, sha256
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs
 from pellucid.trained import load_trained_model
-from processes import assert_one_error_line, command_line
-from tiny_run import VERSES
+from processes import command_line
+from tiny_run import VERSES, assert_one_error_line
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of POSIX")
 

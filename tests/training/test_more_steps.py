@@ -8,11 +8,13 @@ import pytest
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import TENSOR_FILES
 from pellucid.training.metrics import read_rows
+from pellucid.training.session import Session
+from tiny_run import assert_one_error_line
 
 WSD = "schedule={type: warmup_stable_decay, warmup_steps: 2, decay_fraction: 0.3}"
 CONSTANT = "schedule={type: constant, warmup_steps: 2}"
 COSINE = "schedule={type: cosine, warmup_steps: 2}"
-QUICK = ("evaluation.every_steps=10", "sample.every_steps=40", "checkpoint.keep_last=1", "checkpoint.every_steps=50")
+QUICK = ("evaluation.every_steps=5", "sample.every_steps=20", "checkpoint.keep_last=1", "checkpoint.every_steps=50")
 
 
 def assert_same_end(place: Path, a: str, b: str, step: int) -> None:
@@ -26,67 +28,51 @@ def assert_same_end(place: Path, a: str, b: str, step: int) -> None:
     assert [*next(losses)] == [*next(losses)]
 
 
-def refused(result, *words: str) -> None:
-    assert result.exit_code == 4, result
-    [line] = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
-    for word in words:
-        assert word in line
+@pytest.mark.parametrize(("schedule", "went_on_from"), [(CONSTANT, 10), (WSD, 7)])
+def test_a_finished_run_of_10_steps_made_20_equals_a_run_of_20(
+    workplace: Path, pellucid, monkeypatch, schedule, went_on_from
+):
+    """Of a decaying one the checkpoint before the decay is kept, however few are.
 
-
-@pytest.mark.parametrize(("schedule", "went_on_from"), [(CONSTANT, 20), (WSD, 14)])
-def test_a_finished_run_of_20_steps_made_40_equals_a_run_of_40(workplace: Path, pellucid, schedule, went_on_from):
-    """Killed once between. Of a decaying one the checkpoint before the decay is kept, however few are."""
+    It is killed just after the first update that goes on another way: nothing of the old end is taken for the new run.
+    """
     train = ("train", "tiny.yaml", schedule, *QUICK)
-    assert pellucid(*train, "train.steps=40", "--run-dir", "whole").exit_code == 0
-    assert pellucid(*train, "train.steps=20", "--run-dir", "more").exit_code == 0
+    assert pellucid(*train, "train.steps=20", "--run-dir", "whole").exit_code == 0
+    assert pellucid(*train, "train.steps=10", "--run-dir", "more").exit_code == 0
     assert went_on_from in steps_in(workplace / "more")
-    longer = pellucid(*train, "train.steps=40", "--run-dir", "more", "--resume")
-    assert longer.exit_code == 0, longer
-    assert f"at step {went_on_from}" in longer.stderr
-    assert ("deleted: the checkpoints of 20" in longer.stderr) == (went_on_from == 14)
-    assert_same_end(workplace, "whole", "more", 40)
-
-
-def test_a_kill_between_changes_nothing(workplace: Path, pellucid, monkeypatch):
-    """Just after the first update that goes on another way: nothing of the old end is taken for the new run."""
-    from pellucid.training.session import Session
-
-    train = ("train", "tiny.yaml", WSD, *QUICK)
-    assert pellucid(*train, "train.steps=40", "--run-dir", "whole").exit_code == 0
-    assert pellucid(*train, "train.steps=20", "--run-dir", "more").exit_code == 0
     with monkeypatch.context() as patch:
         patch.setattr(Session, "_report", lambda self, update, stop, bar: (_ for _ in ()).throw(KeyboardInterrupt))
-        assert pellucid(*train, "train.steps=40", "--run-dir", "more", "--resume").exit_code != 0
-    assert steps_in(workplace / "more")[-1] == 14
-    assert pellucid(*train, "train.steps=40", "--run-dir", "more", "--resume").exit_code == 0
-    assert_same_end(workplace, "whole", "more", 40)
+        killed = pellucid(*train, "train.steps=20", "--run-dir", "more", "--resume")
+    assert killed.exit_code != 0
+    assert ("deleted: the checkpoints of 10" in killed.stderr) == (went_on_from == 7)
+    assert steps_in(workplace / "more")[-1] == went_on_from
+    longer = pellucid(*train, "train.steps=20", "--run-dir", "more", "--resume")
+    assert longer.exit_code == 0, longer
+    assert f"at step {went_on_from}" in longer.stderr
+    assert_same_end(workplace, "whole", "more", 20)
 
 
 def test_fewer_steps_than_planned_and_more_than_made_equal_a_run_of_so_many(workplace: Path, pellucid):
     train = ("train", "tiny.yaml", WSD, *QUICK, "checkpoint.keep_last=9", "checkpoint.every_steps=5")
-    assert pellucid(*train, "train.steps=20", "--run-dir", "whole").exit_code == 0
-    assert pellucid(*train, "train.steps=40", "--run-dir", "fewer").exit_code == 0
-    for step in (15, 20, 25, 28, 30, 35, 40):  # as if it had been stopped after step 10
+    assert pellucid(*train, "train.steps=10", "--run-dir", "whole").exit_code == 0
+    assert pellucid(*train, "train.steps=20", "--run-dir", "fewer").exit_code == 0
+    for step in (10, 14, 15, 20):  # as if it had been stopped after step 5
         rmtree(workplace / f"fewer/step-{step:08d}")
-    assert pellucid(*train, "train.steps=20", "--run-dir", "fewer", "--resume").exit_code == 0
-    assert_same_end(workplace, "whole", "fewer", 20)
+    assert pellucid(*train, "train.steps=10", "--run-dir", "fewer", "--resume").exit_code == 0
+    assert_same_end(workplace, "whole", "fewer", 10)
 
 
 def test_what_cannot_go_on_says_so_in_one_line_and_changes_nothing(workplace: Path, pellucid):
-    assert pellucid("train", "tiny.yaml", COSINE, *QUICK, "--run-dir", "cosine").exit_code == 0
-    assert pellucid("train", "tiny.yaml", WSD, *QUICK, "--run-dir", "wsd").exit_code == 0
-    for step in steps_in(workplace / "wsd")[:-1]:
-        rmtree(workplace / f"wsd/step-{step:08d}")
+    for schedule, run in ((COSINE, "cosine"), (WSD, "wsd")):
+        assert pellucid("train", "tiny.yaml", schedule, *QUICK, "train.steps=10", "--run-dir", run).exit_code == 0
+    rmtree(workplace / "wsd/step-00000007")
     before = {path: path.read_bytes() for path in workplace.rglob("*") if path.is_file()}
-
-    def resumed(schedule: str, run: str, steps: int):
-        return pellucid("train", "tiny.yaml", schedule, *QUICK, f"train.steps={steps}", "--run-dir", run, "--resume")
-
-    refused(resumed(COSINE, "cosine", 40), "the cosine schedule depends on it; ", "start_from=cosine")
-    refused(resumed(WSD, "wsd", 40), "can go on from step 14 or before, and none is kept; ")
-    refused(resumed(COSINE, "cosine", 10), "has made 20 steps, and train.steps is 10; ")
-    refused(
-        pellucid("train", "tiny.yaml", CONSTANT, *QUICK, "train.steps=40", "--run-dir", "cosine", "--resume"),
-        'schedule.type was "cosine", is "constant"',
-    )
+    for schedule, run, steps, words in [
+        (COSINE, "cosine", 20, ["the cosine schedule depends on it; ", "start_from=cosine"]),
+        (WSD, "wsd", 20, ["can go on from step 7 or before, and none is kept; "]),
+        (COSINE, "cosine", 5, ["has made 10 steps, and train.steps is 5; "]),
+        (CONSTANT, "cosine", 20, ['schedule.type was "cosine", is "constant"']),
+    ]:
+        resumed = (schedule, *QUICK, f"train.steps={steps}", "--run-dir", run, "--resume")
+        assert_one_error_line(pellucid("train", "tiny.yaml", *resumed), 4, *words)
     assert {path: path.read_bytes() for path in workplace.rglob("*") if path.is_file()} == before

@@ -62,17 +62,3 @@ def test_commands_take_snapshots_by_their_step_and_a_resume_refuses_them_in_one_
     refused = pellucid("train", "tiny.yaml", *QUICK, "--run-dir", "run/snapshots", "--resume")
     assert (refused.exit_code, refused.stderr.count("\n")) == (4, 1)
     assert "step-00000020: a snapshot is the weights alone, and training cannot go on from it" in refused.stderr
-
-
-def test_overwriting_a_run_deletes_its_snapshots(workplace: Path, pellucid):
-    assert pellucid("train", "tiny.yaml", *QUICK, "train.steps=2", "--run-dir", "run").exit_code == 0
-    assert pellucid("train", "tiny.yaml", "train.steps=2", "--run-dir", "run", "--overwrite").exit_code == 0
-    assert not (workplace / "run/snapshots").exists()
-
-
-@pytest.mark.parametrize("model", ["{type: bigram, context_length: 32}", "{type: gru, context_length: 32, d_model: 8}"])
-def test_models_of_other_kinds_have_snapshots_too(workplace: Path, pellucid, model: str):
-    done = pellucid("train", "tiny.yaml", f"model={model}", "train.steps=2", *QUICK, "--run-dir", "run")
-    assert done.exit_code == 0, done
-    assert list(weights(workplace / "run")) == [0, 1, 2]
-    assert pellucid("generate", "run", "--checkpoint", "1", "--max-new-tokens", "1").exit_code == 0

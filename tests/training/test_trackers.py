@@ -191,13 +191,3 @@ def test_of_several_processes_the_first_alone_has_trackers(workplace: Path, monk
     for rank, n_opened in ((1, 0), (0, 1)):
         with trackers_module.build_trackers(["tensorboard"], workplace, "tiny", "", World(rank, 2)).opened(1, []):
             assert len(opened) == n_opened
-
-
-def test_overwriting_a_run_deletes_what_its_trackers_kept(workplace: Path, pellucid):
-    assert pellucid("train", "tiny.yaml", *SHORT).exit_code == 0
-    for name in ("tensorboard/events.out.tfevents.1", "wandb/run_id"):
-        (workplace / "checkpoints/tiny" / name).parent.mkdir()
-        (workplace / "checkpoints/tiny" / name).write_text("of the run before")
-    assert pellucid("train", "tiny.yaml", *SHORT, "--overwrite").exit_code == 0
-    assert not (workplace / "checkpoints/tiny/tensorboard").exists()
-    assert not (workplace / "checkpoints/tiny/wandb").exists()
