@@ -123,14 +123,14 @@ def linked_files(page: str) -> set[str]:
 
 
 def place_of(path: str) -> str:
-    """The place of a file of the repository in the site. For a folder it is that of the walk through the code."""
+    """The place of a file of the repository in the site. For a folder it is the page of what is where."""
     if path == "README.md":
         return "index.md"
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
     if re.fullmatch(r"lessons/(\w+\.md|figures/\w+\.png)", path):
         return path
-    return f"files/{path}.md" if (ROOT / path).is_file() else "code.md"
+    return f"files/{path}.md" if (ROOT / path).is_file() else "rooms.md"
 
 
 def relinked(markdown: str, page: str) -> str:

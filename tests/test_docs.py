@@ -1,6 +1,7 @@
 """Every page of Markdown names files, tests and sections: all of them exist."""
 
 import math
+import random
 import re
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from scripts.results import ROOT, pages
 from pellucid.corpora.instructions import InstructionsCorpus, Task
 from pellucid.corpora.instructions.corpus import is_held_out
 from pellucid.languages.fables import Fables
+from pellucid.languages.language import SPELLING
+from pellucid.languages.symbols import END, SymbolLanguage
 
 PAGES = pages()
 EQUATIONS = ROOT / "docs/equations.md"
@@ -81,6 +84,27 @@ def test_the_walk_through_the_code_knows_how_long_its_files_are():
     lines = {file: len(text_of(ROOT / file).splitlines()) for file, _ in stations}
     wrong = {file: lines[file] for file, told in stations if abs(int(told) - lines[file]) > 0.1 * lines[file]}
     assert wrong == {}, "docs/code.md should say so many lines"
+
+
+def test_the_page_of_rooms_names_every_file():
+    page = text_of(ROOT / "docs/rooms.md")
+    files = (file for file in (ROOT / "src/pellucid").rglob("*.py") if not file.name.startswith("__"))
+    folders = "openai", "fables", "grammar", "instructions", "architectures", "figures", "laws"  # named as a whole
+    missing = [
+        file.name for file in files if file.parent.name not in folders and not re.search(rf"\b{file.stem}\b", page)
+    ]
+    assert missing == []
+
+
+def test_the_language_of_the_walk_through_the_code_is_whole():
+    """A student copies it: it is a language, whose probabilities add up and whose samples are in it."""
+    [code] = re.findall(r"```python\n(.*?)```", text_of(ROOT / "docs/code.md"), re.DOTALL)
+    names = {"SymbolLanguage": SymbolLanguage, "SPELLING": SPELLING, "END": END}
+    exec(code, names)
+    coin = names["Coin"](stop=0.25)
+    assert math.exp(coin.log_probability(" a b b")) == pytest.approx(0.75**2 * 0.25)
+    assert math.isfinite(coin.log_probability(coin.write(random.Random(0))))
+    assert coin.skills_of(" a b") == [1, 0, 1, 0]
 
 
 @all_pages_of_equations

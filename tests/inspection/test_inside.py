@@ -54,6 +54,8 @@ def test_each_step_follows_from_those_before_it(config, layer):
             close(values["norm(x)"], residual.norm(values["x"]))
     close(attention["new x"], feed_forward["x"])
 
+    shown = {"v", "weights", "heads", "output"}
+    assert shown <= attention.keys(), "the steps of an attention differ from its forward: give it `steps` of its own"
     part = block.attention.sublayer
     read_TD = attention["norm(x)"] if is_pre else attention["x"]
     close(attention["v"].transpose(0, 1).flatten(1), part.W_V(read_TD))

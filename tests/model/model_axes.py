@@ -1,4 +1,7 @@
-"""Every combination of the model's axes, as tiny configs: what the tests of the whole model run over."""
+"""Every combination of the model's axes, as tiny configs: what the tests of the whole model run over.
+
+A new choice of the decoder adds its line to AXES, and its loop to tests/reference; a new kind of model to family.py.
+"""
 
 import random
 from contextlib import contextmanager

@@ -65,10 +65,12 @@ def word_or_section(attention: Any) -> Any:
     if attention == "sliding_window":
         raise BrokenRule("", "a sliding window needs its width", "write {type: sliding_window, window: 64}")
     if isinstance(attention, dict) and attention.get("type") in get_args(AttentionWord):
-        raise BrokenRule("", f"{attention['type']!r} has no knobs", "write the word alone, as `attention: linear`")
+        word = attention["type"]
+        raise BrokenRule("", f"{word!r} has no knobs", f"write the word alone, as `attention: {word}`")
     return attention
 
 
+# A second kind with knobs goes beside it as in PositionConfig, with a discriminator: errors then name the right one.
 AttentionConfig = Annotated[AttentionWord | SlidingWindowConfig, BeforeValidator(word_or_section)]
 
 

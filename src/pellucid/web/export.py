@@ -172,7 +172,7 @@ def unsupported_part(opened: Opened) -> str | None:
     if own := own_part(opened.model):
         return own
     if not config.attends_by_softmax:
-        return f"{config.attention} attention"
+        return f"{getattr(config.attention, 'type', config.attention)} attention"
     if config.experts:
         return "a mixture of experts"
     if not opened.tokenizer.has_words:
