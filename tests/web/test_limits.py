@@ -10,8 +10,7 @@ import pytest
 from fastapi import FastAPI, Request
 from pydantic import BaseModel
 
-from pellucid.errors import CheckpointError, InputOutputError
-from pellucid.web import server
+from pellucid.errors import CheckpointError
 from pellucid.web.app import make_app
 from pellucid.web.limits import install_limits
 
@@ -137,10 +136,3 @@ def test_unknown_paths_and_methods_and_a_run_that_is_gone_have_that_shape_too():
     assert gone.json()["error"]["message"] == "checkpoints/fables: is gone; bring it back"
     vanished = ask(app, "GET", "/vanished")
     assert (vanished.status_code, code_of(vanished)) == (503, None)
-
-
-def test_a_port_that_is_taken_is_one_error():
-    with server.listen("127.0.0.1", 0) as first:
-        first.listen()
-        with pytest.raises(InputOutputError, match="cannot listen there"):
-            server.listen("127.0.0.1", first.getsockname()[1])

@@ -10,10 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from model.model_axes import VOCAB_SIZE, build_away_from_zero, covering_combinations, tiny_config
-from pellucid.generation.sampling import Sampling
-from pellucid.generation.text import stream_text
 from pellucid.inspection.trace import trace
-from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 from pellucid.web.tensors import packed
 
@@ -142,30 +139,6 @@ def test_a_knocked_out_part_adds_what_it_adds_when_its_output_weights_are_zero(m
         close(logits, model(torch.tensor([IDS]))[0].detach())
 
 
-def test_a_part_patched_in_from_another_text_gives_what_pytorch_gives_with_the_same_patch(modules):
-    config, other_ids = tiny_config(**SOFTMAX), IDS[::-1]
-    model, browser_model = rounded(config)
-    code = """const decoder = new Decoder(given.model.config, given.model.weights);
-        const other = trace(decoder, given.other).seen;
-        const rows = [other["0.attention.heads"][1], other["1.feed_forward.output"]];
-        const instead = [[["head", 0, 1], rows[0]], [["feed_forward", 1], rows[1]]];
-        return lists(lens(decoder, trace(decoder, given.ids, instead).residuals.at(-1)));"""
-    logits = in_browser(modules, code, {"model": browser_model, "ids": IDS, "other": other_ids})
-
-    W_O, feed_forward = model.blocks[0].attention.sublayer.W_O, model.blocks[1].feed_forward.sublayer
-    kept = {}
-    hooks = [
-        W_O.register_forward_pre_hook(lambda _, inputs: kept.update(heads=inputs[0])),
-        feed_forward.register_forward_hook(lambda _, __, y_BTD: kept.update(output=y_BTD)),
-    ]
-    model(torch.tensor([other_ids]))
-    for hook in hooks:
-        hook.remove()
-    W_O.register_forward_pre_hook(lambda _, inputs: torch.cat([inputs[0][..., :4], kept["heads"][..., 4:]], dim=-1))
-    feed_forward.register_forward_hook(lambda _, __, ___: kept["output"])
-    close(logits, model(torch.tensor([IDS]))[0].detach())
-
-
 def test_every_float16_is_read_as_the_number_that_it_is(modules):
     bits = np.arange(2**16, dtype=np.uint16)
     code = """const { unpacked } = await import("/static/tensor.js");
@@ -205,36 +178,3 @@ def test_a_character_vocabulary_has_a_token_for_each_character_and_refuses_other
         try { tokenizer.encode("fox ж"); } catch (error) { return [tokenizer.encode("The 猫"), error.message]; }"""
     answer = in_browser(modules, code, json.loads(CHARACTERS.to_json()))
     assert answer == [CHARACTERS.encode("The 猫"), "the character ж is not in the vocabulary of this run"]
-
-
-@pytest.mark.parametrize("tokenizer", [BYTE_PAIRS, CHARACTERS], ids=["bpe", "char"])
-def test_the_greedy_continuation_in_a_browser_is_that_of_generate(modules, tokenizer: Tokenizer):
-    config = tiny_config(context_length=40, d_model=16, d_ff=24, **SOFTMAX)
-    model, browser_model = rounded(config, tokenizer.vocab_size)
-    code = """const decoder = new Decoder(given.model.config, given.model.weights);
-        const tokenizer = new Tokenizer(given.description);
-        const ids = [given.endOfText, ...tokenizer.encode(given.prompt)];
-        const state = decoder.newState();
-        let logits = decoder.forward(ids, state).at(-1);
-        const written = [];
-        while (written.length < 20) {
-            for (const id of given.forbidden) logits[id] = -Infinity;
-            const id = logits.indexOf(Math.max(...logits));
-            if (id === given.endOfText) break;
-            written.push(id);
-            logits = decoder.forward([id], state)[0];
-        }
-        return tokenizer.decode(written);"""
-    given_ = {
-        "model": browser_model,
-        "description": json.loads(tokenizer.to_json()),
-        "prompt": "The fox",
-        "endOfText": tokenizer.end_of_text,
-        "forbidden": [id_ for id_ in tokenizer.control_ids if id_ != tokenizer.end_of_text],
-    }
-    written = in_browser(modules, code, given_)
-    expected = "".join(
-        stream_text(model, tokenizer, "The fox", max_new_tokens=20, sampling=Sampling(temperature=0), seed=0)
-    )
-    assert written == expected
-    assert len(expected) > 5

@@ -1,5 +1,6 @@
 """`pellucid serve`: what it refuses, what it serves while a run comes and goes, and how it ends."""
 
+import logging
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from fastapi.testclient import TestClient
 
 from pellucid.checkpoint.run_directory import is_locked, steps_in
 from pellucid.checkpoint.step_directory import read_checkpoint, step_name
+from pellucid.cli import serving
 from pellucid.web import server
 from pellucid.web.app import STATIC, make_app
 from pellucid.web.descriptions import LOOK_INSIDE
@@ -54,13 +56,15 @@ def test_the_address_is_printed_and_opened_with_the_checkpoint_that_was_asked_fo
     assert done.stdout.startswith("http://127.0.0.1:")
     assert done.stdout.endswith(f"/{shown}\n")
     assert opened == [done.stdout.strip()]
+    assert "there is no password" not in done.stderr
 
 
 @pytest.mark.parametrize("host", ["", "0", "0.0.0.0"])
-def test_all_addresses_however_they_are_written_are_opened_at_this_machine_and_at_its_own(
+def test_all_addresses_however_they_are_written_are_opened_at_this_machine_and_at_its_own_without_a_password(
     fables_run, pellucid, monkeypatch, host
 ):
     statuses = []
+    monkeypatch.setattr(serving, "_own_address", lambda: "192.0.2.7")
 
     def ask(app, listening):
         asked = {"host": "192.0.2.7:80"}  # another machine knows the server by an address
@@ -70,7 +74,8 @@ def test_all_addresses_however_they_are_written_are_opened_at_this_machine_and_a
     monkeypatch.setattr(server, "run", ask)
     done = pellucid("serve", fables_run, "--port", 0, "--host", host)
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\n", done.stdout), done
-    assert "; others open http://" in done.stderr
+    assert "there is no password" in done.stderr
+    assert "; others open http://192.0.2.7:" in done.stderr
     assert statuses == [200]
 
 
@@ -124,6 +129,13 @@ def test_f30_a_folder_that_goes_is_an_error_in_one_line_until_it_is_back(fables_
         assert is_there()
         assert client.post("/api/logits", json=asked).json() == before
         assert client.get("/api/run").status_code == 200
+
+
+def test_a_server_that_is_stopped_while_it_writes_says_nothing_of_it():
+    """uvicorn logs this of an answer that it cuts off."""
+    said = "ASGI callable returned without completing response."
+    assert not server.is_fault(logging.makeLogRecord({"msg": said, "levelno": logging.ERROR}))
+    assert server.is_fault(logging.makeLogRecord({"msg": "something else", "levelno": logging.ERROR}))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
