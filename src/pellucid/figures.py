@@ -190,6 +190,13 @@ def ticks_at(values: ArrayLike) -> list[float] | None:
     return [float(value) for value in distinct]
 
 
+def plain_axis(axes: Axes, which: Literal["x", "y"], *, shares: bool = False) -> None:
+    """Write the ticks of a linear axis in short or, if its values are shares, in percent."""
+    write = in_percent if shares else in_short
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_formatter(lambda value, _: write(value))
+
+
 def log_axis(
     axes: Axes, which: Literal["x", "y"], limits: tuple[float, float], ticks: Sequence[float] | None = None
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from own_rules import OWN_RUN, write_rules
 from pellucid.errors import InputOutputError
 from pellucid.experiments.plan import Plan, plan_experiment
-from pellucid.experiments.run_experiment import FailedRunsError, _of_other_corpora, run_experiment
+from pellucid.experiments.run_experiment import FailedRunsError, _with_changed_corpora, run_experiment
 from pellucid.experiments.worker import make_run
 
 EXPERIMENT = """\
@@ -62,5 +62,5 @@ def test_a_corpus_that_cannot_be_had_is_asked_for_once(tmp_path, monkeypatch):
 
     monkeypatch.setattr("pellucid.experiments.run_experiment.what_decides_tokens", fail)
     run = SimpleNamespace(directory=lambda folder: folder, corpus_key="a", config=None, label="a")
-    assert _of_other_corpora([run, run], tmp_path, tmp_path) == {}
+    assert _with_changed_corpora([run, run], tmp_path, tmp_path) == {}
     assert len(asked) == 1

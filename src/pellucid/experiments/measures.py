@@ -1,6 +1,6 @@
 """Measures of a run besides its loss: skills on other texts, and answers to instructions.
 
-What a single experiment measures stands in the NAME.py beside its YAML, with the help of what is here.
+What a single experiment measures stands in the NAME.py beside its YAML, which may use what is here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from pellucid.trained import TrainedModel
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A run to be measured: the trained model, on its device, and its data; and the corpora of `measures.texts`."""
+    """A run to be measured: the trained model on its device, its data, and the configs of its other texts."""
 
     trained: TrainedModel
     data: PreparedData
@@ -55,7 +55,7 @@ class OtherText:
 
 
 def require_texts(configs: Mapping[str, RunConfig]) -> None:
-    """Raise DataError, naming the text, if the language of one has too few documents to hold any out."""
+    """Raise DataError, with the text's name, if a language has too few documents to hold any out."""
     for name, config in configs.items():
         try:
             next(iter(build_corpus(config.corpus).pieces("validation")))
@@ -64,10 +64,10 @@ def require_texts(configs: Mapping[str, RunConfig]) -> None:
 
 
 def other_texts(run: TrainedRun) -> Iterator[OtherText]:
-    """Each text of `measures.texts`. A document may be longer than the context in training.
+    """The texts of `measures.texts`, whose documents may be longer than the context in training.
 
-    Where learned positions have no weights for it, the text is left out. Raises ConfigError for tokens that the
-    training text has not; CheckpointError if the run's own corpus, which they vary, has changed since training.
+    Texts too long for learned positions are left out. Raises ConfigError for tokens that the training text lacks, and
+    CheckpointError if the run's own corpus, which they vary, has changed since training.
     """
     trained = run.trained
     if run.texts:
@@ -92,13 +92,13 @@ def other_texts(run: TrainedRun) -> Iterator[OtherText]:
 
 def on_other_texts(run: TrainedRun) -> dict[str, Skills]:
     """Excess and accuracy of each skill on the other texts, by the text's name."""
-    found = {}
+    skills = {}
     for text in other_texts(run):
         scores = score(text.model, text.batches, run.precision)
         evaluation = evaluation_of(scores, text.tokens, run.trained.tokenizer, text.truth)
         assert evaluation.skills is not None
-        found[text.name] = evaluation.skills.to_json()
-    return found
+        skills[text.name] = evaluation.skills.to_json()
+    return skills
 
 
 def with_context_length(trained: TrainedModel, length: int) -> LanguageModel:

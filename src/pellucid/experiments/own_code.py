@@ -26,16 +26,16 @@ FUNCTIONS = ("measure", "draw", "tables")
 
 
 class OwnFile(Section):
-    """Where a NAME.py lies, and what stood in it. After an edit, runs are measured again, but not trained again."""
+    """A NAME.py, known by path and contents. After an edit, runs are measured again, but not trained again."""
 
     path: str
     sha256: str
 
 
 class OwnCode:
-    """The functions of a NAME.py; of an experiment without one, none.
+    """The functions of a NAME.py; none, if there is no such file.
 
-    To read it runs it. Raises ConfigError, with the line, if that fails or if it has none of the functions.
+    Reading it runs it. Raises ConfigError, with the line, if that fails or if it defines none of the functions.
     """
 
     def __init__(self, path: Path) -> None:
@@ -64,7 +64,7 @@ class OwnCode:
             raise ConfigError(str(self.path), f"{what}, and the figure {own[0]!r} is of type own", fix)
 
     def measure(self, run: object) -> dict[str, Any]:
-        """All that `measure` returns of a trained run. ConfigError if it fails, or returns what JSON cannot hold."""
+        """Measure a trained run. ConfigError if that fails, or returns something that JSON cannot hold."""
         with self._blamed("measure failed"):
             measured = measure(run) if (measure := self._function("measure")) else {}
         try:
@@ -86,7 +86,7 @@ class OwnCode:
 
     @contextmanager
     def _blamed(self, what: str, *passed: type[Exception]) -> Iterator[None]:
-        """Name the line of the file at which an error came out of it, unless the error is about more than the file."""
+        """Turn an error of the file's code into a ConfigError with the line. Our own errors pass, and those given."""
         try:
             yield
         except (Exception, SystemExit) as error:

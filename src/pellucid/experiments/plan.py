@@ -23,7 +23,7 @@ from pellucid.errors import ConfigError
 from pellucid.experiments.own_code import OwnCode, OwnFile
 
 PLAN_FILE = "plan.json"
-MOST_CHARACTERS_OF_A_FOLDER_NAME = 60
+LONGEST_FOLDER_NAME = 60  # characters, without seed and hash
 _ABSENT = object()  # stands for a key that this run's config does not have
 LAB = ("pandas", "scipy")  # packages of the extra `lab`: what trains, evaluates and writes needs none of them
 
@@ -56,7 +56,7 @@ class PlannedRun(Section):
 
     @property
     def what_decides(self) -> tuple[RunConfig, MeasuresConfig, str]:
-        """All that decides the result: after an edit of any, it is made again."""
+        """Everything that the result depends on: after an edit of any of it, the run is made again."""
         return self.config, self.measures, self.own.sha256 if self.own else ""
 
     def directory(self, experiment: Path) -> Path:
@@ -87,7 +87,7 @@ class Variant(NamedTuple):
 
 
 def plan_experiment(file: Path, overrides: Sequence[str] = ()) -> Plan:
-    """The plan in an experiment's file. A run's config is the base config changed by `set`, variant, seed, overrides.
+    """Plan the runs of an experiment's file: the base config, changed by `set`, the variant, the seed and `overrides`.
 
     Raises ConfigError, with the line in the experiment's file, for an invalid config, for runs that are equal or have
     equal names, and for figures of variants that do not exist; and as `OwnCode` does.
@@ -163,7 +163,7 @@ def _change(experiment: LoadedExperiment, place: tuple[str | int, ...], key: str
 
 
 def _values(keys: Sequence[str], changes: Sequence[Change], config: RunConfig) -> dict[str, Any]:
-    """The run's value of each key that it has; a section without its defaults, if the variant gives it like that."""
+    """The run's value of each key that it has; of a section, only the keys that the variant gives."""
     values = {}
     written = {change.key: change.value for change in changes}
     complete = config.model_dump(mode="json")
@@ -234,5 +234,5 @@ def _short(value: Any) -> str:
 
 def _slug(label: str) -> str:
     """The label as a folder's name."""
-    words = re.sub(r"[^A-Za-z0-9._]+", "-", label)[:MOST_CHARACTERS_OF_A_FOLDER_NAME]
+    words = re.sub(r"[^A-Za-z0-9._]+", "-", label)[:LONGEST_FOLDER_NAME]
     return words.strip("-._") or "run"

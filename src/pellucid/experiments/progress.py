@@ -46,14 +46,13 @@ class ExperimentBar(tqdm):  # type: ignore[type-arg]
         )
 
     def show(self, outcomes: Mapping[int, RunResult | Failure]) -> None:
-        """Update the bar."""
         self.n = sum(work.flops if i in outcomes else work.done() for i, work in self.todo.items())
         n_failed = sum(isinstance(outcome, Failure) for outcome in outcomes.values())
         left = f"{len(self.runs) - len(outcomes)} of {len(self.runs)} runs left"
         self.set_postfix_str(left + (f", {n_failed} failed" if n_failed else ""), refresh=False)
         self.update(0)
 
-    def tell(self, i: int, outcome: RunResult | Failure) -> None:
+    def announce(self, i: int, outcome: RunResult | Failure) -> None:
         """Print a line above the bar for a run that has ended."""
         if isinstance(outcome, Failure):
             text = f"failed: {outcome.message}"

@@ -66,10 +66,10 @@ def written_conclusion(folder: Path) -> str | None:
 
 
 def require_own_report(folder: Path, config: ExperimentConfig) -> None:
-    """Raise ConfigError for a file in the folder that the report would replace, and that is not of a report."""
+    """Raise ConfigError if the report would replace a file that no experiment wrote."""
     figures = {f"{figure.file_stem}.png": b"matplotlib" for figure in config.figures}
-    tells = {REPORT_FILE: b"## how to reproduce it", "results.csv": b"label,seed,", **figures}
-    for name, word in tells.items():
+    signs = {REPORT_FILE: b"## how to reproduce it", "results.csv": b"label,seed,", **figures}
+    for name, word in signs.items():
         file = folder / name
         if file.exists() and not (file.is_file() and word in file.read_bytes().lower()):
             what = "it would be replaced by the experiment's, but no experiment wrote it"
@@ -93,7 +93,7 @@ def write_report(
         config.question.strip(),
         *([conclusion] if conclusion else []),
         *_what_was_varied(plan),
-        *_what_was_found(results, plan.own),
+        *_results(results, plan.own),
         *_figures(plan, results, folder, note),
         *_what_failed(plan, outcomes),
         *_how_to_reproduce_it(plan, results),
@@ -166,7 +166,7 @@ def _seeds(plan: Plan) -> str:
     )
 
 
-def _what_was_found(results: Sequence[RunResult], own: OwnCode) -> list[str]:
+def _results(results: Sequence[RunResult], own: OwnCode) -> list[str]:
     if not results:
         return ["## Results", "No run is finished."]
     rows = [numbers_of(run) for run in results]
@@ -180,10 +180,10 @@ def paragraphs(numbers: pd.DataFrame, own: OwnCode) -> list[str]:
         text += f"; excess is how far it lies above the floor, the entropy of the text ({' or '.join(floors)})"
     return [
         *["## Results", f"{text}.", variants_table(numbers, _measured(numbers, COLUMNS))],
-        *_about_answers(numbers),
+        *_answers(numbers),
         *own.tables(numbers),
-        *_about_skills(numbers),
-        *_about_other_texts(numbers),
+        *_skills(numbers),
+        *_other_texts(numbers),
     ]
 
 
@@ -192,7 +192,7 @@ def _measured(numbers: pd.DataFrame, columns: Columns) -> Columns:
     return {h: column for h, column in columns.items() if column[0] in numbers and numbers[column[0]].notna().any()}
 
 
-def _about_answers(numbers: pd.DataFrame) -> list[str]:
+def _answers(numbers: pd.DataFrame) -> list[str]:
     if not (columns := _measured(numbers, ANSWERS)):
         return []
     return [
@@ -204,7 +204,7 @@ def _about_answers(numbers: pd.DataFrame) -> list[str]:
     ]
 
 
-def _about_skills(numbers: pd.DataFrame) -> list[str]:
+def _skills(numbers: pd.DataFrame) -> list[str]:
     skills = [c.removeprefix("excess.") for c in numbers if c.startswith("excess.") and "@" not in c]
     if not skills:
         return []
@@ -224,7 +224,7 @@ def _about_skills(numbers: pd.DataFrame) -> list[str]:
     return parts
 
 
-def _about_other_texts(numbers: pd.DataFrame) -> list[str]:
+def _other_texts(numbers: pd.DataFrame) -> list[str]:
     parts = []
     columns_of: dict[str, Columns] = defaultdict(dict)
     for column in numbers:

@@ -1,4 +1,4 @@
-"""`pellucid experiment`: runs each in its own process, then writes tables, figures and the report.
+"""`pellucid experiment`: makes each run in a process of its own, then writes tables, figures and the report.
 
 Finished runs are kept, interrupted ones continue, and a run that fails does not stop the others.
 """
@@ -55,7 +55,7 @@ def run_experiment(
     with _locked(name, folder):
         results = {i: read_result(run.directory(folder), run) for i, run in enumerate(runs)}
         finished = {i: result for i, result in results.items() if result is not None}
-        changed = _of_other_corpora([runs[i] for i in finished], data_root, folder)
+        changed = _with_changed_corpora([runs[i] for i in finished], data_root, folder)
         outcomes: Outcomes = {i: changed.get(runs[i].directory(folder), result) for i, result in finished.items()}
         todo = _prepare(runs, outcomes, data_root, folder)
 
@@ -81,7 +81,7 @@ def _locked(name: str, folder: Path) -> Iterator[None]:
         raise RunInUseError(f"experiment {name}", "it is running already", "wait for it to end") from error
 
 
-def _of_other_corpora(finished: Sequence[PlannedRun], data_root: Path, folder: Path) -> dict[Path, Failure]:
+def _with_changed_corpora(finished: Sequence[PlannedRun], data_root: Path, folder: Path) -> dict[Path, Failure]:
     """A Failure for each finished run whose corpus has changed since: a table must not mix two languages.
 
     A result whose corpus or checkpoint is gone stands: there is nothing to compare it with.
@@ -92,7 +92,7 @@ def _of_other_corpora(finished: Sequence[PlannedRun], data_root: Path, folder: P
         directory = run.directory(folder)
         if run.corpus_key not in now:
             now[run.corpus_key] = None
-            with suppress(PellucidError):  # it may be to be downloaded, which is not tried for each run
+            with suppress(PellucidError):  # a corpus that cannot be downloaded is not tried again for each run
                 corpus, settings = what_decides_tokens(run.config, data_root)
                 now[run.corpus_key] = fingerprint_of(corpus.identity, settings)
         with suppress(PellucidError):
@@ -154,7 +154,7 @@ def _make_runs(bar: ExperimentBar, outcomes: Outcomes, data_root: Path, jobs: in
             for i in [i for i, process in working.items() if process.poll() is not None]:
                 outcomes[i] = end(i)
                 del working[i]
-                bar.tell(i, outcomes[i])
+                bar.announce(i, outcomes[i])
         bar.show(outcomes)
     finally:
         for process in working.values():

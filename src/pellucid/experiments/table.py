@@ -42,11 +42,9 @@ AXIS_LABELS_BY_SKILL = {
 def axis_label(column: str) -> str:
     """The axis label of a column, with its unit; other columns and keys of the run config are their own label."""
     kind, _, skill = column.partition(".")
-    return (
-        AXIS_LABELS_BY_SKILL[kind].format(skill)
-        if skill and kind in AXIS_LABELS_BY_SKILL
-        else AXIS_LABELS.get(column, column)
-    )
+    if skill and kind in AXIS_LABELS_BY_SKILL:
+        return AXIS_LABELS_BY_SKILL[kind].format(skill)
+    return AXIS_LABELS.get(column, column)
 
 
 def is_share(column: str) -> bool:
@@ -56,7 +54,7 @@ def is_share(column: str) -> bool:
 
 
 def numbers_of(result: RunResult) -> dict[str, float | None]:
-    """Every number of a run by its column in results.csv; unknown ones are None."""
+    """A run's numbers by their columns in results.csv; unknown ones are None."""
     skills = with_families(result.skills)
     elsewhere = [
         (skill, text, figures) for text, of in result.texts.items() for skill, figures in with_families(of).items()

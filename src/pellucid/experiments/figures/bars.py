@@ -13,12 +13,11 @@ from pellucid.figures import (
     FLOOR_STYLE,
     NAME_WIDTH,
     distinct_labels,
-    in_percent,
-    in_short,
     line_style,
     log_axis,
     log_limits,
     new_figure,
+    plain_axis,
     wrapped,
 )
 
@@ -60,7 +59,7 @@ def draw_bars(config: BarsConfig, results: Sequence[RunResult]) -> Sketch:
         lowest, highest = min(0, y.min()), max(0, y.max())
         span = highest - lowest or 1.0  # if all are 0, any scale will do
         axes.set_xlim(lowest - 0.05 * span * (lowest < 0), highest + 0.15 * span)
-        axes.xaxis.set_major_formatter(lambda x, _: in_percent(x) if is_share(config.y) else in_short(x))
+        plain_axis(axes, "x", shares=is_share(config.y))
     label = config.label or axis_label(config.y)
     axes.set(xlabel=label, ylim=(sum(heights_inches), 0))
     axes.set_yticks(rows, names)

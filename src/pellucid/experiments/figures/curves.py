@@ -10,16 +10,7 @@ from pellucid.config.experiment import CurvesConfig
 from pellucid.experiments.figures.means import Sketch, at_equal_steps, draw_means, seeds_in_words
 from pellucid.experiments.results import RunResult
 from pellucid.experiments.table import axis_label, is_share
-from pellucid.figures import (
-    DASHES,
-    FLOOR_STYLE,
-    EndLabel,
-    in_percent,
-    in_short,
-    label_ends,
-    log_axis,
-    log_limits,
-)
+from pellucid.figures import DASHES, FLOOR_STYLE, EndLabel, label_ends, log_axis, log_limits, plain_axis
 
 
 def draw_curves(
@@ -51,10 +42,10 @@ def draw_curves(
             floor_in_words = " The dashed line is the floor of the text of each evaluation: no model can do better."
         # A wild start must not squeeze the rest: 7 nats is a uniform guess among a thousand tokens.
         log_axis(axes, "y", log_limits([*points.floor, *np.minimum(means, max(7.0, 3 * min(means)))]))
-        axes.xaxis.set_major_formatter(lambda value, _: in_short(value))
+        plain_axis(axes, "x")
     else:
-        axes.xaxis.set_major_formatter(lambda value, _: in_short(value))
-        axes.yaxis.set_major_formatter(lambda value, _: in_percent(value) if is_share(y_column) else in_short(value))
+        plain_axis(axes, "x")
+        plain_axis(axes, "y", shares=is_share(y_column))
     x_label = {"tokens": "training tokens", "step": "training step", "flops": axis_label("flops")}[config.x]
     axes.set(xlabel=x_label, ylabel=axis_label(y_column))
     label_ends(axes, labels)

@@ -15,12 +15,12 @@ from pellucid.figures import (
     FLOOR_STYLE,
     EndLabel,
     figure_of_lines,
-    in_percent,
     in_short,
     label_ends,
     line_style,
     log_axis,
     log_limits,
+    plain_axis,
     ticks_at,
     wrapped,
 )
@@ -129,7 +129,7 @@ def _scale_axes(axes: Axes, config: LinesConfig, runs: pd.DataFrame, words: list
         x = runs.x[runs.x > 0]  # a table of counts takes no FLOPs
         log_axis(axes, "x", log_limits(x), ticks_at(np.log(x)) and sorted(set(x)))
     else:
-        axes.xaxis.set_major_formatter(lambda value, _: in_short(value))
+        plain_axis(axes, "x")
         if at := ticks_at(runs.x):
             axes.set_xticks(at)
     if config.log_y:
@@ -137,5 +137,5 @@ def _scale_axes(axes: Axes, config: LinesConfig, runs: pd.DataFrame, words: list
             raise ValueError(f"{config.y} falls to {runs.y.min():g}, which no logarithmic axis takes; leave log_y out")
         log_axis(axes, "y", log_limits([*runs.y, *runs.floor]))
     else:
-        axes.yaxis.set_major_formatter(lambda value, _: in_percent(value) if is_share(config.y) else in_short(value))
+        plain_axis(axes, "y", shares=is_share(config.y))
     axes.set(xlabel=axis_label(config.x), ylabel=axis_label(config.y))

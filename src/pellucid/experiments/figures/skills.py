@@ -19,6 +19,7 @@ from pellucid.figures import (
     log_axis,
     log_limits,
     new_figure,
+    plain_axis,
     round_ticks,
     wrapped,
 )
@@ -133,7 +134,7 @@ def draw_skill_curves(config: SkillCurvesConfig, results: Sequence[RunResult]) -
         log_axis(all_axes[0], "y", log_limits(drawn["mean"]))
     else:
         all_axes[0].set_ylim(-0.02, 1.02)
-        all_axes[0].yaxis.set_major_formatter(lambda value, _: in_percent(value))
+        plain_axis(all_axes[0], "y", shares=True)
     figure.supxlabel("training tokens", fontsize=10)
     figure.supylabel(LABELS[config.y], fontsize=10)
     keys = [
