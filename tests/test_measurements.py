@@ -7,7 +7,6 @@ import json
 import math
 import os
 import random
-import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -526,11 +525,6 @@ def test_a_story_is_accepted_whole_and_a_broken_one_up_to_its_fault():
     assert share == pytest.approx((100 + 50) / 2, abs=1)
 
 
-def test_a_model_of_random_weights_writes_no_fable(place):
-    figures = the_one(stories.measure(place / "checkpoints/fables", num_samples=2))
-    assert figures["accepted stories (of 2)"] == 0
-
-
 def test_the_heads_of_the_shipped_demo_have_a_row_each():
     figures = the_one(heads.measure(DEMO, fables=2))
     looks, costs, of_mean = (figures[name] for name in ("looks", "costs", "costs of the mean"))
@@ -570,19 +564,6 @@ def test_the_larger_model_of_the_page_has_learned_nothing_and_its_own_shape(plac
     [step] = run.glob("step-*")
     names = read_checkpoint(step).model
     assert {name.split(".")[1] for name in names if name.startswith("blocks.")} == {"0", "1", "2"}
-
-
-def test_a_keystroke_is_timed_in_a_page_without_a_server(place, tmp_path, monkeypatch):
-    if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
-        pytest.skip("no chromium here: apt-get install chromium")
-    monkeypatch.setattr(page, "WARM_UP", 0)
-    run = place / "checkpoints/fables"
-    page.export_page([run], file := tmp_path / "page.html")
-    with page.a_browser() as browser:
-        figures = page.typing(browser, file.as_uri(), 2)
-    [newest] = run.glob("step-*4")
-    assert figures["parameters"] == sum(tensor.numel() for tensor in read_checkpoint(newest).model.values())
-    assert figures["keystroke to redrawn (ms)"] > 0
 
 
 def test_what_is_photographed_is_on_the_page():

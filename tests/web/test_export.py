@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from measurements.page import typing
 from playwright.sync_api import expect
 
 from edits import OF_THE_MODEL, edit
@@ -133,6 +134,14 @@ def test_typing_in_a_file_shows_in_every_panel_what_pytorch_computes(opened, fab
     assert surprise == pytest.approx(page_trace["surprise"][-1], abs=1e-6)
     cell = opened.locator(f'[data-point="4"][data-place="{len(trace.ids) - 1}"]')
     assert float(cell.get_attribute("data-value")) == pytest.approx(float(expected[-1].softmax(-1).max()), abs=1e-4)
+
+
+def test_a_keystroke_in_a_file_is_timed(browser, file, fables_run, monkeypatch):
+    """As `scripts/measure.py page` does it."""
+    monkeypatch.setattr("measurements.page.WARM_UP", 0)
+    figures = typing(browser, file.as_uri(), 2)
+    assert figures["parameters"] == sum(weights.numel() for weights in load(fables_run).model.parameters())
+    assert figures["keystroke to redrawn (ms)"] > 0
 
 
 def test_what_is_typed_on_is_computed_from_what_stays_and_what_is_new(opened, fables_run):
