@@ -125,15 +125,13 @@ class RunConfig(Section, json_schema_extra=for_editors):
         return self.rows_per_micro_batch * self.train.gradient_accumulation_steps * self.model.context_length
 
     def _rules(self) -> Iterable[Rule]:
-        return rules_between_sections(self)
+        return [*rules_of_model(self), *rules_of_corpus(self), *rules_of_base(self), *rules_of_loss(self)]
 
 
-def rules_between_sections(run: RunConfig) -> list[Rule]:
-    """A table: whether the run breaks a rule, the keys that it is about, what is wrong, and how to fix it."""
-    train, corpus, objective, model = run.train, run.corpus.type, run.objective.type, run.model.type
-    experts = run.model.experts if isinstance(run.model, DecoderConfig) else None
-    needs_places = isinstance(run.objective, PairsSection) and run.objective.needs_places
-    starts_from_none = run.start_from is None
+def rules_of_model(run: RunConfig) -> list[Rule]:
+    """Whether the model can be trained in this way: a table of rules, as are those below."""
+    train, model = run.train, run.model.type
+    has_experts = isinstance(run.model, DecoderConfig) and run.model.experts is not None
     return [
         (
             train.gradient_checkpointing != "none" and model != "decoder",
@@ -142,7 +140,7 @@ def rules_between_sections(run: RunConfig) -> list[Rule]:
             "leave it out, or use model.type decoder",
         ),
         (
-            train.compile and experts,
+            train.compile and has_experts,
             "train.compile model.feed_forward.type",
             "a compiled graph has fixed shapes, and an expert gets as many tokens as ask it",
             "leave it out, or use model.feed_forward dense",
@@ -150,9 +148,17 @@ def rules_between_sections(run: RunConfig) -> list[Rule]:
         (
             train.compile and run.learns_scores,
             "train.compile",
-            f"the graph would leave out the scalar head, which {objective} trains",
+            f"the graph would leave out the scalar head, which {run.objective.type} trains",
             "leave it out",
         ),
+    ]
+
+
+def rules_of_corpus(run: RunConfig) -> list[Rule]:
+    """Whether the corpus holds what the objective learns from."""
+    corpus, objective = run.corpus.type, run.objective.type
+    needs_places = isinstance(run.objective, PairsSection) and run.objective.needs_places
+    return [
         (
             corpus == "preferences" and objective not in LEARNS_FROM_PAIRS,
             "corpus.type objective.type",
@@ -183,6 +189,13 @@ def rules_between_sections(run: RunConfig) -> list[Rule]:
             "fork and cut need the token where an answer went wrong, which is not known for answers from a file",
             "set fork to false and cut to none, or use corpus instructions",
         ),
+    ]
+
+
+def rules_of_base(run: RunConfig) -> list[Rule]:
+    """Whether there is a run to start from, and a model of the right kind, where the objective needs one."""
+    corpus, objective, model, starts_from_none = run.corpus.type, run.objective.type, run.model.type, not run.start_from
+    return [
         (
             corpus == "instructions" and objective == "reward_model" and starts_from_none,
             "objective.type corpus.type start_from",
@@ -207,6 +220,14 @@ def rules_between_sections(run: RunConfig) -> list[Rule]:
             "there are no weights to freeze",
             "add `start_from: RUN`, or leave out the adapter",
         ),
+    ]
+
+
+def rules_of_loss(run: RunConfig) -> list[Rule]:
+    """Whether the loss can be computed as it is asked for, and for long enough."""
+    train, objective = run.train, run.objective.type
+    experts = run.model.experts if isinstance(run.model, DecoderConfig) else None
+    return [
         (
             train.parallel == "fsdp" and not run.reads_text,
             "train.parallel objective.type",
