@@ -69,7 +69,7 @@ def learned_further(chat_run: Path, tmp_path_factory: pytest.TempPathFactory) ->
     def learned(objective: dict[str, object], steps: int = 1) -> Path:
         name = str(objective["type"])
         changes: dict[str, object] = {"objective": objective, "start_from": str(chat_run), "evaluation.max_tokens": 64}
-        if name in ("dpo", "reward_model"):
+        if name == "dpo":
             changes["corpus"] = {"type": "preferences", "files": [str(pairs)], "validation_fraction": 0.4}
         folder = tmp_path_factory.mktemp(name) / name
         train(chat_run / "config.yaml", folder, overrides=changes, steps=steps)

@@ -28,21 +28,19 @@ def few_documents(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def run_on(fables_run, tmp_path_factory):
-    """Trains a little on another language."""
-
-    def run(**corpus):
-        folder = tmp_path_factory.mktemp(corpus["type"]) / corpus["type"]
+def runs(fables_run, tmp_path_factory):
+    """Two runs, each trained a little on another language: `hidden` and `sums`."""
+    folder = tmp_path_factory.mktemp("languages")
+    for corpus in ({"type": "hidden", "length": 30, "size": 200, "validation_fraction": 0.05}, {"type": "sums"}):
         changes = {"corpus": corpus, "model.context_length": 32, "tokenizer.vocab_size": 300}
-        train(fables_run / "config.yaml", folder, overrides=changes, steps=2, data_dir=folder.parent / "data")
-        return folder
-
-    return run
+        name = corpus["type"]
+        train(fables_run / "config.yaml", folder / name, overrides=changes, steps=2, data_dir=folder / "data")
+    return [folder / "hidden", folder / "sums"]
 
 
 @pytest.fixture(scope="module")
-def hidden_run(run_on):
-    return run_on(type="hidden", length=30, size=200, validation_fraction=0.05)
+def hidden_run(runs):
+    return runs[0]
 
 
 def test_the_beliefs_are_those_of_the_language_and_of_a_map_of_the_residual_stream(hidden_run):
@@ -63,14 +61,14 @@ def test_no_belief_is_shown_of_a_text_that_no_document_begins_with(hidden_run, f
     assert page.beliefs("hidden@2", " a x") == page.beliefs("fables@4", TEXT) == {"known": False}
 
 
-def test_the_page_shows_the_truth_what_the_chosen_point_has_of_it_and_examples_by_skill(browser, hidden_run):
+def test_the_page_shows_the_truth_what_the_chosen_point_has_of_it_and_examples_by_skill(browser, runs):
     with (
-        served(make_app([hidden_run])) as (_, port),
+        served(make_app(runs)) as (_, port),
         watched(browser, f"http://127.0.0.1:{port}/", f"#text={TEXT.replace(' ', '%20')}") as page,
     ):
         beliefs = settled(page).locator("#part-lens .beliefs")
         beliefs.scroll_into_view_if_needed()
-        found = Microscope([hidden_run]).beliefs("hidden@2", TEXT)
+        found = Microscope(runs).beliefs("hidden@2", TEXT)
         for state in range(3):
             assert value(page, f"true_{'ABC'[state]}") == pytest.approx(found["truth"][-1][state], rel=1e-5)
             assert value(page, f"read_{'ABC'[state]}") == pytest.approx(found["read"][-1][-1][state], rel=1e-5)
@@ -80,6 +78,11 @@ def test_the_page_shows_the_truth_what_the_chosen_point_has_of_it_and_examples_b
         expect(beliefs.locator("svg circle")).to_have_count(len(found["read"]) + 1)
         expect(beliefs.locator("svg")).to_have_attribute("aria-label", re.compile("Truth: A"))
         expect(page.locator("#part-text .chip")).to_have_text(["symbol", "a held-out text"])
+
+        page.evaluate("microscope.store.set({ checkpoint: 'sums@2', text: '7 3 + 8 5' })")
+        expect(page.locator(".verdict")).to_contain_text("Here a text begins with a blank")
+        page.locator("#part-text .chip", has_text="digits").click()
+        expect(page.locator(".verdict")).to_contain_text("a text can begin like this.")
 
 
 def test_the_table_of_knock_outs_leaves_out_skills_that_do_not_occur(modules):
@@ -94,18 +97,10 @@ def test_the_table_of_knock_outs_leaves_out_skills_that_do_not_occur(modules):
     assert headings == ["without", "seen", "all"]
 
 
-def test_an_example_of_short_documents_is_a_beginning_that_needs_its_skill(browser, run_on):
-    folder = run_on(type="sums")
-    runs = Runs([folder])
-    documents = runs.held_out("sums@2", 40)
-    examples = {each["skill"]: each["text"] for each in runs.examples("sums@2")}
+def test_an_example_of_short_documents_is_a_beginning_that_needs_its_skill(runs):
+    sums = Runs(runs)
+    documents = sums.held_out("sums@2", 40)
+    examples = {each["skill"]: each["text"] for each in sums.examples("sums@2")}
     assert {"digits", "numbers"} <= set(examples)
     assert all(any(each.startswith(text) for each in documents) for text in examples.values())
     assert examples["digits"].endswith(" =")
-    with (
-        served(make_app([folder])) as (_, port),
-        watched(browser, f"http://127.0.0.1:{port}/", "#text=7+3+%2B+8+5") as page,
-    ):
-        expect(page.locator(".verdict")).to_contain_text("Here a text begins with a blank")
-        page.locator("#part-text .chip", has_text="digits").click()
-        expect(page.locator(".verdict")).to_contain_text("a text can begin like this.")

@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import re
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 from measurements.page import typing
 from playwright.sync_api import expect
 
+from browsing import LAPTOP
 from edits import OF_THE_MODEL, edit
 from pellucid import load, train
 from pellucid.errors import ConfigError
@@ -29,27 +31,10 @@ def file(fables_run, tmp_path_factory):
     return file
 
 
-@pytest.fixture(scope="module")
-def window(browser, file):
-    """One page for all tests. Whatever it asks for, and whatever goes wrong in it, is an error at its end."""
-    yield from watched(browser, file)
-
-
-@pytest.fixture
-def opened(window):
-    """The page as it opens."""
-    window.evaluate("async () => microscope.store.set((await import('pellucid/store.js')).DEFAULTS)")
-    window.wait_for_function("""() => {
-        const { state, trace, base, logits } = microscope;
-        const isOfThis = trace.text === state.text && trace.checkpoint === state.checkpoint;
-        return isOfThis && trace === base && logits.at === trace.ids.length - 1;
-    }""")
-    return window
-
-
-def watched(browser, file):
-    page = browser.new_page(viewport={"width": 1366, "height": 768})
-    wrong = []
+@contextmanager
+def opened(browser, file):
+    """A window on the file. Whatever it asks for, and whatever goes wrong in it, is an error at its end."""
+    page, wrong = browser.new_page(viewport=LAPTOP), []
     page.on(
         "request", lambda request: wrong.append(request.url[:100]) if request.url[:5] not in ("file:", "data:") else 0
     )
@@ -107,134 +92,96 @@ def check(page_trace, trace, at=-1, atol=1e-4):
     return np.array(page_trace["logits"]).reshape(len(trace.points), -1), trace.logits[:, at]
 
 
-def test_a_file_answers_whatever_the_page_asks_of_the_server(opened):
+def test_a_file_shows_of_any_text_what_pytorch_computes(browser, file, fables_run):
+    def compare(text, at=-1, **options):
+        logits, expected = check(shown(page, text), traced(fables_run, text, **options), at=at)
+        np.testing.assert_allclose(logits, expected, atol=1e-4)
+        return expected
+
+    with opened(browser, file) as page:
+        assert_it_has_what_the_run_wrote_and_measured(page, fables_run)
+        for text in (TYPED + " who had", TYPED[:-4], TYPED[:-4] + "crow and a hen", TYPED):
+            page.fill("#text", text)  # what stays of the text before is not computed again
+            expected = compare(text)
+        page_trace, tokens = shown(page, TYPED), page.locator("#part-text .token")
+        expect(tokens).to_have_count(len(page_trace["ids"]))
+        surprise = float(tokens.last.get_attribute("data-value"))
+        assert surprise == pytest.approx(page_trace["surprise"][-1], abs=1e-6)
+        cell = page.locator(f'[data-point="4"][data-place="{len(page_trace["ids"]) - 1}"]')
+        assert float(cell.get_attribute("data-value")) == pytest.approx(float(expected[-1].softmax(-1).max()), abs=1e-4)
+        expect(page.locator("#part-next .verdict")).to_contain_text("This file knows the truth only for its examples")
+        expect(page.locator("#part-next .verdict code")).to_have_text("pellucid serve")
+
+        tokens.nth(2).click()
+        page.wait_for_function("() => microscope.logits.at === 2")
+        compare(TYPED, at=2)
+        page.evaluate("microscope.store.set({ at: -1 })")
+
+        page.locator('.switches [data-part="1.0"]').click()
+        page.locator('.switches [data-part="f0"]').click()
+        page.wait_for_function("() => microscope.state.off === '1.0 f0' && microscope.base !== microscope.trace")
+        page.wait_for_function("() => microscope.logits.at !== 2")
+        compare(TYPED, knock_out=[("head", 1, 0), ("feed_forward", 0)])
+
+        other = "Once a fox upon there was a time"  # the same words, and as many tokens
+        page.evaluate("microscope.seen = microscope.trace")
+        page.evaluate("other => microscope.store.set({ off: '1.0 a0', instead: other })", other)
+        page.wait_for_function("() => microscope.trace !== microscope.seen")
+        patched = compare(TYPED, patch=dict.fromkeys([("head", 1, 0), ("attention", 0)], traced(fables_run, other)))
+        assert (patched - traced(fables_run, TYPED).logits[:, -1]).abs().max() > 1e-3
+        page.evaluate("microscope.store.set({ instead: 'another length' })")
+        expect(page.locator("#problem")).to_contain_text("choose one of as many")
+
+
+def assert_it_has_what_the_run_wrote_and_measured(page, fables_run):
     methods = """async () => {
         const { serverSource } = await import("pellucid/source_server.js");
         return [serverSource(), microscope.source].map((source) => Object.keys(source));
     }"""
-    of_server, of_file = opened.evaluate(methods)
+    of_server, of_file = page.evaluate(methods)
     assert of_file == of_server
-
-
-def test_a_file_has_what_the_run_wrote(opened):
-    expect(opened.locator(".samples h3")).to_have_text("What it wrote after 4 steps")
-    assert opened.locator(".samples blockquote").count() > 0
-
-
-def test_typing_in_a_file_shows_in_every_panel_what_pytorch_computes(opened, fables_run):
-    opened.fill("#text", TYPED)
-    page_trace = shown(opened, TYPED)
-    trace = traced(fables_run, TYPED)
-    logits, expected = check(page_trace, trace)
-    np.testing.assert_allclose(logits, expected, atol=1e-4)
-
-    tokens = opened.locator("#part-text .token")
-    expect(tokens).to_have_count(len(trace.ids))
-    surprise = float(tokens.last.get_attribute("data-value"))
-    assert surprise == pytest.approx(page_trace["surprise"][-1], abs=1e-6)
-    cell = opened.locator(f'[data-point="4"][data-place="{len(trace.ids) - 1}"]')
-    assert float(cell.get_attribute("data-value")) == pytest.approx(float(expected[-1].softmax(-1).max()), abs=1e-4)
-
-
-def test_a_keystroke_in_a_file_is_timed(browser, file, fables_run, monkeypatch):
-    """As `scripts/measure.py page` does it."""
-    monkeypatch.setattr("measurements.page.WARM_UP", 0)
-    figures = typing(browser, file.as_uri(), 2)
-    assert figures["parameters"] == sum(weights.numel() for weights in load(fables_run).model.parameters())
-    assert figures["keystroke to redrawn (ms)"] > 0
-
-
-def test_what_is_typed_on_is_computed_from_what_stays_and_what_is_new(opened, fables_run):
-    for text in (TYPED, TYPED + " who had", TYPED[:-4], TYPED[:-4] + "crow and a hen"):
-        opened.fill("#text", text)
-        logits, expected = check(shown(opened, text), traced(fables_run, text))
-        np.testing.assert_allclose(logits, expected, atol=1e-4)
-
-
-def test_a_click_on_a_token_shows_the_logits_of_its_place(opened, fables_run):
-    opened.fill("#text", TYPED)
-    shown(opened, TYPED)
-    opened.locator("#part-text .token").nth(2).click()
-    opened.wait_for_function("() => microscope.logits.at === 2")
-    logits, expected = check(shown(opened, TYPED), traced(fables_run, TYPED), at=2)
-    np.testing.assert_allclose(logits, expected, atol=1e-4)
-
-
-def test_an_older_checkpoint_shows_the_recorded_text_as_pytorch_computes_it(opened, fables_run):
-    text = opened.evaluate("microscope.trace.text")
-    opened.evaluate("microscope.store.set({ checkpoint: 'fables@2', at: 5 })")
-    opened.wait_for_function("() => microscope.logits.at === 5")
-    trace = traced(fables_run, text, step=2, half=False)
-    logits, expected = check(shown(opened, text, "fables@2"), trace, at=5, atol=1e-3)
-    probabilities = torch.tensor(logits).softmax(-1)
-    np.testing.assert_allclose(probabilities, expected.softmax(-1), atol=LEAST_PROBABILITY)
-    best = expected.topk(10).indices
-    np.testing.assert_allclose(torch.tensor(logits).gather(-1, best), expected.gather(-1, best), atol=1e-5)
-
-
-@pytest.mark.parametrize("step", [2, 4])
-def test_the_steps_inside_a_layer_are_those_of_a_trace(opened, fables_run, step):
-    text = opened.evaluate("microscope.trace.text")
-    opened.evaluate(f"microscope.store.set({{ checkpoint: 'fables@{step}', head: '1.0', inside: true }})")
-    opened.wait_for_function(f"() => microscope.inside?.layer === 1 && microscope.trace.checkpoint === 'fables@{step}'")
-    steps = opened.evaluate("""() => microscope.inside.steps.map(({ values: { shape, values }, ...step }) =>
-        ({ ...step, shape, values: Array.from(values, (x) => `${x}`.toLowerCase()).join(" ") }))""")
-    expected = traced(fables_run, text, step, half=step == 4).inside(1)
-    assert [each["name"] for each in steps] == [each.name for each in expected]
-    for found, true in zip(steps, expected, strict=True):
-        assert (found["sublayer"], found["axes"], found["shape"]) == (true.sublayer, true.axes, list(true.values.shape))
-        assert found["equations"] == list(true.equations)
-        values = np.array(found["values"].replace("infinity", "inf").split(), dtype=float)
-        np.testing.assert_allclose(values, true.values.flatten(), rtol=1e-3, atol=1e-3, err_msg=true.name)
-
-
-def test_a_part_can_be_switched_off_in_a_file(opened, fables_run):
-    opened.fill("#text", TYPED)
-    shown(opened, TYPED)
-    opened.locator('.switches [data-part="1.0"]').click()
-    opened.locator('.switches [data-part="f0"]').click()
-    opened.wait_for_function("() => microscope.state.off === '1.0 f0' && microscope.base !== microscope.trace")
-    off = traced(fables_run, TYPED, knock_out=[("head", 1, 0), ("feed_forward", 0)])
-    logits, expected = check(shown(opened, TYPED), off)
-    np.testing.assert_allclose(logits, expected, atol=1e-4)
-
-
-def test_a_part_that_is_off_can_give_what_it_gave_for_another_text(opened, fables_run):
-    other = "Once a fox upon there was a time"  # the same words, and as many tokens
-    opened.fill("#text", TYPED)
-    shown(opened, TYPED)
-    opened.evaluate("other => microscope.store.set({ off: '1.0 a0', instead: other })", other)
-    opened.wait_for_function("() => microscope.base && microscope.trace !== microscope.base")
-    patch = dict.fromkeys([("head", 1, 0), ("attention", 0)], traced(fables_run, other))
-    logits, expected = check(shown(opened, TYPED), traced(fables_run, TYPED, patch=patch))
-    np.testing.assert_allclose(logits, expected, atol=1e-4)
-    assert (expected - traced(fables_run, TYPED).logits[:, -1]).abs().max() > 1e-3
-    opened.evaluate("microscope.store.set({ instead: 'another length' })")
-    expect(opened.locator("#problem")).to_contain_text("choose one of as many")
-
-
-def test_what_each_part_is_for_was_measured_before(opened, fables_run):
-    opened.wait_for_function("() => microscope.table")
-    expect(opened.locator("#measure")).to_be_hidden()
-    table = opened.evaluate("microscope.table")
+    expect(page.locator(".samples h3")).to_have_text("What it wrote after 4 steps")
+    assert page.locator(".samples blockquote").count() > 0
+    page.wait_for_function("() => microscope.table && microscope.truth?.known")
+    expect(page.locator("#part-next .verdict")).to_contain_text("a fable can begin like this")
+    expect(page.locator("#measure")).to_be_hidden()
+    table = page.evaluate("microscope.table")
     measured = knock_out_run(load(fables_run, 4).trained, None, n_documents=32).to_json()
-    assert table["knocked_out"] == measured["knocked_out"]
-    assert table["intact"] == measured["intact"]
+    assert (table["knocked_out"], table["intact"]) == (measured["knocked_out"], measured["intact"])
 
 
-def test_what_a_file_does_not_know_it_says_in_words(opened):
-    opened.fill("#text", TYPED)
-    expect(opened.locator("#part-next .verdict")).to_contain_text("This file knows the truth only for its examples")
-    expect(opened.locator("#part-next .verdict code")).to_have_text("pellucid serve")
-    opened.evaluate("microscope.store.set({ checkpoint: 'fables@2' })")
-    words = "For fables@2, this file holds only one text: "
-    expect(opened.locator("#problem")).to_contain_text(words)
-    expect(opened.locator("#problem")).to_contain_text("Choose fables@4, which runs in your browser.")
+def test_an_older_checkpoint_is_shown_on_the_recorded_text_as_pytorch_computes_it(browser, file, fables_run):
+    with opened(browser, file) as page:
+        text = page.evaluate("microscope.trace.text")
+        for step in (4, 2):
+            page.evaluate(f"microscope.store.set({{ checkpoint: 'fables@{step}', head: '1.0', inside: true, at: 5 }})")
+            page.wait_for_function(
+                "step => microscope.inside?.layer === 1 && microscope.trace.checkpoint === `fables@${step}`"
+                " && microscope.logits.at === 5",
+                arg=step,
+            )
+            assert_inside(page, traced(fables_run, text, step, half=step == 4).inside(1))
+        trace = traced(fables_run, text, step=2, half=False)
+        logits, expected = check(shown(page, text, "fables@2"), trace, at=5, atol=1e-3)
+        probabilities = torch.tensor(logits).softmax(-1)
+        np.testing.assert_allclose(probabilities, expected.softmax(-1), atol=LEAST_PROBABILITY)
+        best = expected.topk(10).indices
+        np.testing.assert_allclose(torch.tensor(logits).gather(-1, best), expected.gather(-1, best), atol=1e-5)
+
+        page.fill("#text", TYPED)
+        expect(page.locator("#problem")).to_contain_text("For fables@2, this file holds only one text: ")
+        expect(page.locator("#problem")).to_contain_text("Choose fables@4, which runs in your browser.")
 
 
-def test_the_truth_of_the_examples_is_in_the_file(opened):
-    opened.wait_for_function("() => microscope.truth?.known")
-    expect(opened.locator("#part-next .verdict")).to_contain_text("a fable can begin like this")
+def assert_inside(page, expected):
+    steps = page.evaluate("""() => microscope.inside.steps.map(({ values: { shape, values }, ...step }) =>
+        ({ ...step, shape, values: Array.from(values, (x) => `${x}`.toLowerCase()).join(" ") }))""")
+    assert [each["name"] for each in steps] == [each.name for each in expected]
+    for shown_step, true in zip(steps, expected, strict=True):
+        described = (shown_step["sublayer"], shown_step["axes"], shown_step["shape"], shown_step["equations"])
+        assert described == (true.sublayer, true.axes, list(true.values.shape), list(true.equations))
+        values = np.array(shown_step["values"].replace("infinity", "inf").split(), dtype=float)
+        np.testing.assert_allclose(values, true.values.flatten(), rtol=1e-3, atol=1e-3, err_msg=true.name)
 
 
 @pytest.fixture
@@ -243,12 +190,11 @@ def measured_little(monkeypatch):
     monkeypatch.setattr("pellucid.web.export.N_FABLES", 2)
 
 
-def test_a_prompt_to_explain_is_what_the_page_opens_with(browser, fables_run, tmp_path, measured_little, pellucid):
+def test_a_prompt_to_explain_is_what_the_page_opens_with(fables_run, tmp_path, measured_little, pellucid):
     options = ("--checkpoint", "2", "--prompt", TYPED, "--html", tmp_path / "page.html")
     assert pellucid("explain", fables_run, *options).exit_code == 0
-    for page in watched(browser, tmp_path / "page.html"):
-        shown(page, TYPED, "fables@2")
-        assert page.input_value("#text") == TYPED
+    recorded = record_of(tmp_path / "page.html")
+    assert (recorded["text"], recorded["latest"]) == (TYPED, "fables@2")
 
 
 def test_a_file_is_little_more_than_the_page_its_weights_and_what_was_recorded(file, fables_run):
@@ -286,13 +232,16 @@ def unpacked(tensor):
     return np.frombuffer(base64.b64decode(tensor["data"]), tensor["dtype"]).reshape(tensor["shape"])
 
 
-def test_a_model_that_no_browser_runs_is_shown_on_the_recorded_text(browser, fables_run, tmp_path, measured_little):
+def test_a_model_that_no_browser_runs_is_shown_on_the_recorded_text(
+    browser, fables_run, lstm_run, tmp_path, measured_little
+):
+    assert export_page([lstm_run], tmp_path / "page.html", TYPED) == "a model of type lstm"
     changes = {"model.attention": "linear", "model.position": {"type": "none"}}
     train(
         fables_run / "config.yaml", tmp_path / "linear", overrides=changes, steps=1, data_dir=fables_run.parent / "data"
     )
     assert export_page([tmp_path / "linear"], tmp_path / "page.html", TYPED) == "linear attention"
-    for page in watched(browser, tmp_path / "page.html"):
+    with opened(browser, tmp_path / "page.html") as page:
         logits, expected = check(shown(page, TYPED, "linear@1"), load(tmp_path / "linear").trace(TYPED), atol=1e-3)
         np.testing.assert_allclose(torch.tensor(logits).softmax(-1), expected.softmax(-1), atol=LEAST_PROBABILITY)
         page.fill("#text", "Another text")
@@ -300,27 +249,17 @@ def test_a_model_that_no_browser_runs_is_shown_on_the_recorded_text(browser, fab
         expect(page.locator("#problem")).to_have_text(words)
 
 
-@pytest.mark.parametrize("name", OF_THE_MODEL)
-def test_an_edited_model_is_recorded_as_it_computes_for_no_browser_knows_the_edit(fables_run, monkeypatch, name):
-    edit(monkeypatch, name)
-    is_live = browser_model(Microscope([fables_run]), "fables@4", TYPED) is not None
-    assert is_live == (name == "relu_squared")  # of which this model, with GELU, has none
-
-
-def test_a_model_of_another_kind_is_shown_without_what_it_does_not_have(browser, lstm_run, tmp_path):
-    assert export_page([lstm_run], tmp_path / "page.html", TYPED) == "a model of type lstm"
-    run = load(lstm_run)
-    ids = [run.tokenizer.end_of_text, *run.tokenizer.encode(TYPED)]
-    log_q_TV = run.model.eval()(torch.tensor([ids]))[0].detach().log_softmax(-1)
-    for page in watched(browser, tmp_path / "page.html"):
-        page_trace = shown(page, TYPED, "lstm@1")
-        expect(page.locator("main > section:visible")).to_have_count(5)
-        np.testing.assert_allclose(page_trace["surprise"], -log_q_TV[range(len(ids) - 1), ids[1:]], atol=1e-4)
+def test_an_edited_model_is_recorded_as_it_computes_for_no_browser_knows_the_edit(fables_run, monkeypatch):
+    for name in OF_THE_MODEL:
+        with monkeypatch.context() as patch:
+            edit(patch, name)
+            is_live = browser_model(Microscope([fables_run]), "fables@4", TYPED) is not None
+        assert is_live == (name == "relu_squared")  # of which this model, with GELU, has none
 
 
 def test_a_model_of_conversations_reads_a_text_in_its_template_in_a_file_too(browser, chat_run, tmp_path):
     assert export_page([chat_run], tmp_path / "page.html", TYPED) is None
-    for page in watched(browser, tmp_path / "page.html"):
+    with opened(browser, tmp_path / "page.html") as page:
         assert shown(page, TYPED, "chat@1")["ids"] == prompt_ids(load(chat_run).tokenizer, [("user", TYPED)])
         expect(page.locator("#part-text")).not_to_contain_text("tokens at most")
         cut = page.evaluate("(asked) => microscope.source.trace(asked)", {"text": "ab " * 300, "checkpoint": "chat@1"})
@@ -360,3 +299,11 @@ def test_without_a_text_to_record_the_cure_is_named(fables_run, tmp_path, monkey
     with pytest.raises(ConfigError, match=re.escape("give --prompt TEXT")):
         export_page([fables_run], tmp_path / "page.html")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_keystroke_in_a_file_is_timed(browser, file, fables_run, monkeypatch):
+    """As `scripts/measure.py page` does it."""
+    monkeypatch.setattr("measurements.page.WARM_UP", 0)
+    figures = typing(browser, file.as_uri(), 2)
+    assert figures["parameters"] == sum(weights.numel() for weights in load(fables_run).model.parameters())
+    assert figures["keystroke to redrawn (ms)"] > 0
