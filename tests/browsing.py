@@ -44,3 +44,16 @@ def value(page: Page, name: str) -> float:
     """The number that the element of this name carries."""
     [number] = values(page, f"[data-name='{name}']")
     return float(number)
+
+
+def serious_violations(page: Page, where: str | None = None, rules: list[str] | None = None) -> list[str]:
+    """What axe finds against accessibility in a part of the page, by the names of its rules; None: all of either."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    options = {"runOnly": rules} if rules else None
+    return [
+        f"{each['id']}: {node['html'][:120]}"
+        for each in Axe().run(page, context=where, options=options).response["violations"]
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"]
+    ]

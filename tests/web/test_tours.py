@@ -8,9 +8,9 @@ import check_tours
 import numpy as np
 import pytest
 import torch
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from browsing import LAPTOP, PHONE, serious_violations, settled
 from pellucid import load
 from pellucid.config.shipped import DEMO
 from pellucid.config.tour import load_tour
@@ -271,30 +271,30 @@ def address(fables_run: Path, lstm_run: Path, tour: Path):
 
 
 @pytest.fixture(params=["served", "exported"])
-def page(request, browser: Browser, address: str, fables_run, lstm_run, tour, tmp_path_factory):
+def page(request, browser: Browser, address: str, fables_run, lstm_run, tour, tmp_path):
     """The page at the first stop."""
+    link = f"{address}#tour=short"
     if request.param == "exported":
-        file = tmp_path_factory.getbasetemp() / "tour.html"
-        if not file.exists():
-            export_page([fables_run, lstm_run], file, tour=tour)
-        address = file.as_uri()
-    page, wrong = browser.new_page(viewport={"width": 1366, "height": 768}), []
+        export_page([fables_run, lstm_run], tmp_path / "tour.html", tour=tour)
+        link = (tmp_path / "tour.html").as_uri()
+    page, wrong = browser.new_page(viewport=LAPTOP), []
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
-    page.goto(address + ("" if request.param == "exported" else "#tour=short"))
+    page.goto(link)
     expect(page.locator("#tour h2")).to_have_text("One")
-    settled(page)
+    is_shown(page)
     yield page
     page.close()
     assert wrong == []
 
 
-def settled(page: Page) -> None:
+def is_shown(page: Page) -> None:
+    """Waits for the trace of what the stop shows."""
     page.wait_for_function("""() => {
         const { state, trace } = microscope;
         return trace?.checkpoint === state.checkpoint && trace.text === state.text;
     }""")
-    page.wait_for_selector("main[aria-busy=false]")
+    settled(page)
 
 
 def state(page: Page) -> dict:
@@ -306,7 +306,7 @@ def test_the_page_asks_then_shows_and_counts_and_whoever_wanders_off_finds_the_w
     expect(page.locator("#tour-back")).to_be_hidden()
     page.keyboard.press("ArrowLeft")
     page.locator("#tour-back").click()
-    settled(page)
+    is_shown(page)
     expect(page.locator("#tour-back")).to_be_hidden()
     expect(tour.locator("b").first).to_have_text(stops[0]["say"].split("**")[1])
     assert state(page).items() >= stops[0]["show"].items()
@@ -317,7 +317,7 @@ def test_the_page_asks_then_shows_and_counts_and_whoever_wanders_off_finds_the_w
     expect(tour.locator(".because code")).to_have_text(stops[0]["then"]["off"])
     assert state(page).items() >= stops[0]["then"].items()
     page.locator("#tour-next").click()
-    settled(page)
+    is_shown(page)
     assert state(page).items() >= stops[1]["show"].items()
     expect(page.locator("#part-compare h2")).to_be_in_viewport()
     page.locator(f"[data-choice='{stops[1]['answer']}']").click()
@@ -335,33 +335,24 @@ def test_the_page_asks_then_shows_and_counts_and_whoever_wanders_off_finds_the_w
     assert state(page)["tour"] == ""
 
 
-def test_a_link_into_a_tour_opens_its_stop_as_it_was_left_and_another_is_chosen_there(browser: Browser, address: str):
-    page = browser.new_page()
+def test_a_link_into_a_tour_opens_its_stop_as_it_was_left_and_leaves_the_page_usable(browser: Browser, address: str):
+    page = browser.new_page(viewport=LAPTOP)
     page.goto(f"{address}#tour=short&stop=2&checkpoint=fables%402&text=Once")
     expect(page.locator("#tour h2")).to_have_text("Two")
-    settled(page)
+    is_shown(page)
     assert (state(page)["text"], state(page)["checkpoint"]) == ("Once", "fables@2")
     page.locator("#tour-choice").select_option("")
     expect(page.locator("#tour")).to_be_hidden()
     page.locator("#tour-choice").select_option("short")
     expect(page.locator("#tour h2")).to_have_text("One")
-    page.close()
 
-
-def test_a_tour_leaves_the_page_usable_and_axe_finds_nothing(browser: Browser, address: str):
-    """On the phone axe looks at the tour alone: at the rest of the page it has looked by then."""
-    page = browser.new_page()
-    page.goto(f"{address}#tour=short")
-    expect(page.locator("#tour h2")).to_have_text("One")
-    for width, height, where in ((1366, 768, None), (1280, 720, "#tour"), (390, 844, "#tour")):
-        page.set_viewport_size({"width": width, "height": height})
-        settled(page)
+    for size in (LAPTOP, PHONE):
+        page.set_viewport_size(size)
+        is_shown(page)
         boxes = [each.bounding_box() for each in page.locator("#tour button").all()]
-        assert all(box and box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
+        assert all(box and box["x"] >= 0 and box["x"] + box["width"] <= size["width"] for box in boxes)
         covered = page.evaluate("document.querySelector('#tour').getBoundingClientRect().toJSON()")
-        assert covered["width"] * covered["height"] <= 0.5 * width * height
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        found = Axe().run(page, context=where, options={"runOnly": ["wcag2a", "wcag2aa"]}).response["violations"]
-        serious = [each for each in found if each["impact"] in ("serious", "critical")]
-        assert [(each["id"], each["nodes"][0]["html"]) for each in serious] == []
+        assert covered["width"] * covered["height"] <= 0.5 * size["width"] * size["height"]
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        assert serious_violations(page, where="#tour") == []  # at the rest of the page it has looked by then
     page.close()
