@@ -12,8 +12,8 @@ import argparse
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 import torch
@@ -28,8 +28,7 @@ KERNELS = {
 }
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     kernels: str
     threads: int
     order: int  # the seed of pytest-randomly
@@ -46,8 +45,7 @@ ROWS = {
 }
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     passed: int
     failed: list[str]
     skipped: int

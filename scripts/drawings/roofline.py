@@ -9,10 +9,10 @@ The roof is what the machine does at most (measurements/roofline.py). A line joi
 that would hide each other stand side by side.
 """
 
-from dataclasses import dataclass
 from math import atan2, degrees
 from pathlib import Path
 from statistics import geometric_mean
+from typing import NamedTuple
 
 from drawings.equations import BLUE, GREY, ORANGE
 from matplotlib.axes import Axes
@@ -33,16 +33,14 @@ def draw(*, to: Path = FILE) -> list[Path]:
     return [to]
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """Operations per byte, and in units of 1e9 per second."""
 
     across: float
     up: float
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """Two programs at one shape and in one format."""
 
     model: str
@@ -93,7 +91,7 @@ def draw_group(axes: Axes, label: str, pairs: list[Pair]) -> None:
     middle = geometric_mean(pair.ours.across for pair in pairs)
     for i, pair in enumerate(pairs):
         aside = middle / pair.ours.across * SIDE_STEP ** (i - (len(pairs) - 1) / 2)
-        ends = [(aside * point.across, point.up) for point in (pair.ours, pair.theirs)]
+        ends = [(aside * across, up) for across, up in (pair.ours, pair.theirs)]
         axes.plot(*zip(*ends, strict=True), color=GREY, linewidth=1, zorder=2)
         for end, color, mark in zip(ends, (BLUE, ORANGE), ("o", "s"), strict=True):
             fill = color if pair.is_bf16 else "white"

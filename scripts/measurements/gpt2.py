@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 
 import torch
+from measurements.rivals import Shape, updates_of_others
 from results import ROOT, Entry, here
 from runs import in_a_process
 from timing import seconds_of
@@ -43,10 +44,8 @@ def measure(*overrides: str, nanogpt: Path | None = None) -> Iterator[Entry]:
         yield Entry(here("gpt2"), figures, ["gpt2_124m"])
 
 
-def random_batch(config: RunConfig, i: int) -> Batch:
-    shape = (config.train.batch_size, config.model.context_length + 1)
-    tokens_BT = torch.randint(VOCAB_SIZE, shape, generator=torch.Generator().manual_seed(i))
-    return Batch(tokens_BT[:, :-1], tokens_BT[:, 1:].contiguous())
+def batch_of(config: RunConfig) -> Callable[[int], Batch]:
+    return Shape(config.train.batch_size, config.model.context_length, VOCAB_SIZE).batch
 
 
 def our_update(config: RunConfig, precision: Precision, compiles: bool) -> Callable[[], object]:
@@ -56,7 +55,7 @@ def our_update(config: RunConfig, precision: Precision, compiles: bool) -> Calla
         torch.compile(model) if compiles else model,
         build_optimizers(config.optimizer, model, precision),
         lambda step: 0.01,
-        lambda i, rows: random_batch(config, i).part(rows),
+        lambda i, rows: batch_of(config)(i).part(rows),
         precision,
         objective=choose_objective(config.model, model),
         batch_size=config.train.batch_size,
@@ -76,21 +75,7 @@ def nanogpt_update(config: RunConfig, precision: Precision, folder: Path) -> Cal
     model = nanogpt.GPT(nanogpt.GPTConfig(vocab_size=VOCAB_SIZE, dropout=0.0, bias=True, **sizes)).to(precision.device)
     optimizer = model.configure_optimizers(0.1, 6e-6, (0.9, 0.95), precision.device.type)
     forward = torch.compile(model)
-    n_updates = 0
-
-    def update() -> None:
-        nonlocal n_updates
-        inputs_BT, targets_BT = random_batch(config, n_updates).to(precision.device)
-        n_updates += 1
-        with precision.autocast():
-            _, loss = forward(inputs_BT, targets_BT)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        loss.item()
-
-    return update
+    return updates_of_others(model, optimizer, lambda batch: forward(*batch)[1], batch_of(config), precision)
 
 
 def figures_of(kind: str, nanogpt: Path | None, overrides: list[str]) -> dict[str, float]:

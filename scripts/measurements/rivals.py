@@ -8,10 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any
 
 import torch
 from timing import median_ratio, take_turns
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from pellucid.config.model import DecoderConfig, LearnedConfig
 from pellucid.cost.meter import Meter
@@ -77,7 +80,7 @@ class Shape:
         generator = torch.Generator().manual_seed(i)
         shape = (self.batch_size, self.context_length + 1)
         tokens_BT = torch.randint(self.vocab_size, shape, generator=generator)
-        return Batch(tokens_BT[:, :-1], tokens_BT[:, 1:])
+        return Batch(tokens_BT[:, :-1], tokens_BT[:, 1:].contiguous())
 
 
 def tokens_per_second(work: Callable[[], int]) -> float:
@@ -125,27 +128,39 @@ def calls_of_training(shape: Shape, precision: Precision) -> int:
     return meter.operations
 
 
-def hugging_face_training(shape: Shape, precision: Precision) -> Turn:
-    """The loop that its documentation shows: forward with labels, backward, clip, AdamW."""
-    model = shape.hugging_face().to(precision.device)
-    forward = torch.compile(model) if precision.device.type == "cuda" else model
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
-    step = 0
+def updates_of_others(
+    model: nn.Module,
+    optimizer: Optimizer,
+    loss_of: Callable[[Batch], Tensor],
+    batch_of: Callable[[int], Batch],
+    precision: Precision,
+) -> Callable[[], int]:
+    """The loop that other programs' documentation shows: forward, backward, clip, AdamW."""
+    steps = count()
 
     def update() -> int:
-        nonlocal step
-        tokens_BT = shape.batch(step).inputs_BT.to(precision.device)
-        step += 1
+        batch = batch_of(next(steps)).to(precision.device)
         with precision.autocast():
-            loss = forward(input_ids=tokens_BT, labels=tokens_BT).loss
+            loss = loss_of(batch)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
         loss.item()
-        return tokens_BT.numel()
+        return batch.inputs_BT.numel()
 
-    return partial(tokens_per_second, update)
+    return update
+
+
+def hugging_face_training(shape: Shape, precision: Precision) -> Turn:
+    model = shape.hugging_face().to(precision.device)
+    forward = torch.compile(model) if precision.device.type == "cuda" else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
+
+    def loss_of(batch: Batch) -> Tensor:
+        return forward(input_ids=batch.inputs_BT, labels=batch.inputs_BT).loss
+
+    return partial(tokens_per_second, updates_of_others(model, optimizer, loss_of, shape.batch, precision))
 
 
 def pellucid_steps(shape: Shape, device: torch.device) -> Callable[[], Iterator[None]]:
