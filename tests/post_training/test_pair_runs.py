@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from pellucid.trained import load_trained_model
 from pellucid.training.metrics import read_rows
+from tiny_run import refused
 
 PAIRS = [
     {
@@ -73,19 +74,17 @@ def test_it_learns_what_is_preferred_and_says_so(place: Path, pellucid, objectiv
     assert (figures["accuracy"], figures["pairs"]) == (1, 3)
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_it_learns_a_ranking_of_three_answers(place: Path, pellucid, objective):
+def test_it_learns_a_ranking_of_three_answers(place: Path, pellucid):
     rankings = [
         {"prompt": pair["prompt"], "ranked": [pair["chosen"], pair["rejected"], f"{pair['prompt'][:-1]}: nobody."]}
         for pair in PAIRS
     ]
     (place / "rankings.jsonl").write_text("".join(json.dumps(ranking) + "\n" for ranking in rankings))
     changes = ["corpus.files=[rankings.jsonl]", "corpus.answers=3", "train.steps=60"]
-    done = pellucid("train", "pairs.yaml", OBJECTIVES[objective], *changes, "--run-dir", "run")
+    done = pellucid("train", "pairs.yaml", *changes, "--run-dir", "run")
     assert done.exit_code == 0, done
     rows = read_rows(place / "run" / "metrics.jsonl")
-    if objective == "dpo":
-        assert rows[0]["train_loss"] == pytest.approx(math.log(6), abs=1e-5), "six rankings, equally likely"
+    assert rows[0]["train_loss"] == pytest.approx(math.log(6), abs=1e-5), "six rankings, equally likely"
     assert rows[-1]["val_loss"] < 0.6
     assert rows[-1]["val_accuracy"] == 1
     measured = pellucid("evaluate", "run", "--checkpoint", "latest")
@@ -97,15 +96,22 @@ def test_what_it_costs_is_said_to_be_learning_alone(place: Path, pellucid):
     assert "this is learning alone" not in pellucid("cost", "tiny.yaml").stderr
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_a_resumed_run_ends_with_the_same_bytes(place: Path, pellucid, objective):
-    whole = pellucid("train", "pairs.yaml", OBJECTIVES[objective], "--run-dir", "whole")
+@pytest.mark.parametrize(
+    ("objective", "changes"),
+    [("dpo", ()), ("reward_model", ("adapter={type: lora, rank: 4}",))],
+    ids=["dpo", "adapter"],
+)
+def test_a_resumed_run_ends_with_the_same_bytes(place: Path, pellucid, objective, changes):
+    """DPO also needs the model that it compares with; a reward model has its scalar head beside an adapter."""
+    train = ("train", "pairs.yaml", OBJECTIVES[objective], *changes, "--run-dir")
+    whole = pellucid(*train, "whole")
     assert whole.exit_code == 0, whole
     shutil.copytree(place / "whole", place / "again")
     shutil.rmtree(place / "again" / "step-00000012")
-    resumed = pellucid("train", "pairs.yaml", OBJECTIVES[objective], "--run-dir", "again", "--resume")
+    resumed = pellucid(*train, "again", "--resume")
     assert resumed.exit_code == 0, resumed
-    expected, found = weights(place / "whole", 12), weights(place / "again", 12)
+    expected, found = (load_file(place / run / "step-00000012/model.safetensors") for run in ("whole", "again"))
+    assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
     times = ("elapsed_seconds", "tokens_per_second")
     rows = [
@@ -114,27 +120,10 @@ def test_a_resumed_run_ends_with_the_same_bytes(place: Path, pellucid, objective
     ]
     assert rows[0] == rows[1]
     if objective == "reward_model":
-        assert "scalar_head.weight" in found
-
-
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_an_adapter_learns_from_pairs_too_beside_a_scalar_head_and_resumes_to_the_same_bytes(
-    place: Path, pellucid, objective
-):
-    train = ("train", "pairs.yaml", OBJECTIVES[objective], "adapter={type: lora, rank: 4}", "--run-dir")
-    assert pellucid(*train, "whole").exit_code == 0
-    rows = read_rows(place / "whole" / "metrics.jsonl")
-    assert rows[-1]["val_loss"] < 0.6
-    kept = load_file(place / "whole/step-00000012/model.safetensors")
-    heads = {"scalar_head.weight", "scalar_head.bias"} if objective == "reward_model" else set()
-    assert {name for name in kept if not name.endswith(("A_RI", "B_OR"))} == heads
-    shutil.copytree(place / "whole", place / "again")
-    shutil.rmtree(place / "again" / "step-00000012")
-    assert pellucid(*train, "again", "--resume").exit_code == 0
-    again = load_file(place / "again/step-00000012/model.safetensors")
-    assert all(torch.equal(again[name], tensor) for name, tensor in kept.items())
-    measured = json.loads(pellucid("evaluate", "again", "--checkpoint", "latest", "--json").stdout)
-    assert measured["loss_nats_per_pair"] == pytest.approx(rows[-1]["val_loss"], abs=1e-5)
+        heads = {"scalar_head.weight", "scalar_head.bias"}
+        assert {name for name in found if not name.endswith(("A_RI", "B_OR"))} == heads
+        measured = json.loads(pellucid("evaluate", "again", "--checkpoint", "latest", "--json").stdout)
+        assert measured["loss_nats_per_pair"] == pytest.approx(rows[0][-1]["val_loss"], abs=1e-5)
 
 
 def test_dpo_needs_the_weights_that_it_compares_with_to_the_end(place: Path, pellucid):
@@ -142,10 +131,7 @@ def test_dpo_needs_the_weights_that_it_compares_with_to_the_end(place: Path, pel
     shutil.rmtree(place / "run" / "step-00000012")
     shutil.rmtree(place / "base" / "step-00000020")
     for command in (("train", "pairs.yaml", "--run-dir", "run", "--resume"), ("evaluate", "run")):
-        refused = pellucid(*command)
-        assert refused.exit_code == 4, refused
-        [line] = [line for line in refused.stderr.splitlines() if line.startswith("error: ")]
-        assert "the weights that this run started from, and still needs, are no longer here" in line
+        refused(pellucid(*command), 4, "the weights that this run started from, and still needs, are no longer here")
 
 
 def test_in_parts_and_micro_batches_an_update_is_the_same(place: Path, pellucid):
@@ -159,28 +145,7 @@ def test_in_parts_and_micro_batches_an_update_is_the_same(place: Path, pellucid)
         torch.testing.assert_close(runs["parts"][name], tensor, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("changes", "exit_code", "words"),
-    [
-        (["objective={type: sft}"], 2, "preferences are pairs of answers, from which sft does not learn"),
-        (
-            ["objective={type: next_token}"],
-            2,
-            "from which next_token does not learn; use objective reward_model or dpo",
-        ),
-        (["objective.judge_noise=0"], 2, "objective.judge_noise"),
-        (["objective.beta=0"], 2, "objective.beta"),
-        (["model.context_length=8"], 3, "no pair of the train split fits into model.context_length 8"),
-        (["corpus.files=[none.jsonl]"], 3, "none.jsonl"),
-        (["corpus.files=[same.jsonl]"], 3, "pair 2: chosen and rejected are the same answer"),
-    ],
-)
-def test_what_cannot_be_learned_from_is_refused_in_one_line(place: Path, pellucid, changes, exit_code, words):
-    same = {"prompt": "Who?", "chosen": "The fox.", "rejected": "The fox."}
-    (place / "same.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in (PAIRS[0], same, PAIRS[1])))
-    refused = pellucid("train", "pairs.yaml", *changes, "--run-dir", "run")
-    assert refused.exit_code == exit_code, refused
-    [line] = [line for line in refused.stderr.splitlines() if line.startswith("error: ")]
-    assert words in line
-    assert "Traceback" not in refused.stderr
+def test_what_cannot_be_learned_from_is_refused_in_one_line(place: Path, pellucid):
+    done = pellucid("train", "pairs.yaml", "model.context_length=8", "--run-dir", "run")
+    refused(done, 3, "no pair of the train split fits into model.context_length 8")
     assert not (place / "run" / "metrics.jsonl").exists()

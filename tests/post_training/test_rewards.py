@@ -58,22 +58,6 @@ def test_answers_are_forked_before_their_first_fault_and_cut_after_their_last(co
     assert grammar.n_until_settled(prompt, ids) == len(ids), "it is a fable all the same"
 
 
-def test_an_answer_that_was_cut_off_is_not_whole(corpus, tokenizer):
-    instruction, answer = next(corpus.examples("train"))
-    verdict = verdict_on(corpus, tokenizer, instruction.task, tokenizer.encode(answer))
-    assert not verdict.whole
-    assert verdict.obeys
-
-
-def test_an_answer_ends_with_its_first_control_token_and_is_whole_only_if_that_may_end_it(corpus, tokenizer):
-    instruction, answer = next(corpus.examples("train"))
-    ids = tokenizer.encode(answer)
-    user, end = tokenizer.control_id("<|user|>"), tokenizer.control_id("<|end|>")
-    assert not verdict_on(corpus, tokenizer, instruction.task, [*ids[:20], user, *ids[20:], end]).whole
-    assert not verdict_on(corpus, tokenizer, instruction.task, [*ids, user]).whole
-    assert verdict_on(corpus, tokenizer, instruction.task, [*ids, tokenizer.end_of_text]).whole
-
-
 def test_rows_hold_prompt_and_answer_and_the_answer_as_targets():
     inputs_NT, targets_NT = rows_of([[1, 2], [3]], [[4, 5, 6], [7]])
     no = IGNORE_INDEX

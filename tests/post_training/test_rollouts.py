@@ -72,6 +72,11 @@ def make(**changes):
     return Rollouts(**{**settings, **changes})
 
 
+@pytest.fixture(scope="module")
+def answers():
+    return make().batch(0, ALL).answers
+
+
 def tokens_of(batch):
     """Prompt and answer of each row, without padding."""
     inputs_NT, targets_NT = batch.answers.inputs_PGT.flatten(0, 1), batch.answers.targets_PGT.flatten(0, 1)
@@ -112,8 +117,7 @@ def test_log_probabilities_are_those_of_the_trainer_and_of_the_reference(tempera
     assert (answers.old_PGT - answers.reference_PGT).abs().max() > 0.1
 
 
-def test_advantages_compare_an_answer_with_its_group():
-    answers = make().batch(0, ALL).answers
+def test_advantages_compare_an_answer_with_its_group(answers):
     rewards_PG = answers.rewards_PG
     expected = (rewards_PG - rewards_PG.mean(1, True)) / (rewards_PG.std(1, keepdim=True) + 1e-4)
     torch.testing.assert_close(answers.advantages_PGT, expected[..., None].expand_as(answers.old_PGT))
@@ -164,8 +168,7 @@ def drawn_halves(answers):
     return Halves(rewards_PG2, places.view(rewards_PG2.shape))
 
 
-def test_what_an_answer_misses_is_taken_off_where_it_was_lost():
-    answers = make().batch(0, ALL).answers
+def test_what_an_answer_misses_is_taken_off_where_it_was_lost(answers):
     halves = drawn_halves(answers)
     found_PGT = lost_at(halves, answers.targets_PGT.size(-1))
     torch.testing.assert_close(1 - found_PGT.sum(dim=-1), halves.rewards_PG2.sum(dim=-1))
@@ -175,9 +178,8 @@ def test_what_an_answer_misses_is_taken_off_where_it_was_lost():
         assert set(losses_T.nonzero()[:, 0].tolist()) == set(settled_2[rewards_2 == 0].tolist())
 
 
-def test_a_reward_that_is_lost_on_the_way_has_returns_that_are_lower_by_one_before_all_is_settled():
+def test_a_reward_that_is_lost_on_the_way_has_returns_that_are_lower_by_one_before_all_is_settled(answers):
     """A constant, in which the optimum does not differ; and where nothing more can be lost, there is none left."""
-    answers = make().batch(0, ALL).answers
     halves = drawn_halves(answers)
     answers = answers._replace(rewards_PG=halves.rewards_PG2.sum(dim=-1))
     settings = {
@@ -272,8 +274,7 @@ def test_the_entropy_of_a_uniform_policy_is_reported_as_that():
     assert entropy(torch.zeros(1, 1, 7).log_softmax(dim=-1)).item() == pytest.approx(math.log(7))
 
 
-def test_credit_by_settling_is_a_loop_over_the_halves_of_each_answer():
-    answers = make().batch(0, ALL).answers
+def test_credit_by_settling_is_a_loop_over_the_halves_of_each_answer(answers):
     P, G, T = answers.targets_PGT.shape
     generator = torch.Generator().manual_seed(0)
     rewards_PG2 = torch.randint(2, (P, G, 2), generator=generator) / 2
@@ -290,13 +291,3 @@ def test_credit_by_settling_is_a_loop_over_the_halves_of_each_answer():
                 )
                 is_answer = answers.targets_PGT[p, g, t] != IGNORE_INDEX
                 assert float(found_PGT[p, g, t]) == pytest.approx(expected if is_answer else 0.0, abs=1e-5)
-
-
-def test_without_decay_and_settled_at_the_end_it_is_the_credit_of_the_group():
-    answers = make().batch(0, ALL).answers
-    rewards_PG2 = torch.stack([answers.rewards_PG, torch.zeros_like(answers.rewards_PG)], dim=-1)
-    settled_PG2 = torch.full(rewards_PG2.shape, answers.targets_PGT.size(-1) - 1)
-    halves = Halves(rewards_PG2, settled_PG2)
-    is_answer_PGT = answers.targets_PGT != IGNORE_INDEX
-    expected_PGT = credit_by_group(answers, halves, beta=0.0).advantages_PGT * is_answer_PGT
-    torch.testing.assert_close(credit_by_settling(answers, halves, decay=1.0).advantages_PGT, expected_PGT)

@@ -1,7 +1,6 @@
 """Supervised fine-tuning from end to end: a tiny run, a file of conversations, and a model that answers as in them."""
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from pellucid.tokenizer.chat import prompt_ids
 from pellucid.tokenizer.tokenizer import CHAT_TOKENS
 from pellucid.trained import load_trained_model
 from pellucid.training.metrics import read_rows
-from tiny_run import TINY_RUN, VERSES
+from tiny_run import TINY_RUN, VERSES, refused
 
 # Each fills a row by itself: the model can learn from nothing but the question which answer is wanted.
 ANSWERS = {
@@ -123,16 +122,7 @@ def test_it_resumes_exactly_with_the_data_it_has_even_when_its_base_is_gone(
 
 def test_another_vocabulary_is_refused_in_one_line(place: Path, pellucid):
     result = pellucid("train", "sft.yaml", "tokenizer={type: bpe, vocab_size: 280}", "--run-dir", "other")
-    assert result.exit_code == 2
-    [error] = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
-    assert re.search(r"tokenizer: this vocabulary \(\d+ tokens\) is not that of base \(300\); leave out", error)
-
-
-def test_a_run_that_was_fine_tuned_can_be_fine_tuned_again_with_the_same_vocabulary(place: Path, pellucid):
-    again = ("start_from=chat", "train.steps=1", "name=again")
-    done = pellucid("train", "sft.yaml", *again, "--run-dir", "again")
-    assert done.exit_code == 0, done
-    assert load_trained_model(place / "again/step-00000001").tokenizer.vocab_size == 303
+    refused(result, 2, "tokenizer: this vocabulary (", " tokens) is not that of base (300); leave out")
 
 
 def test_other_programs_say_it_with_the_same_tokens_and_it_comes_back_as_a_run_that_talks(place: Path, pellucid):
@@ -169,26 +159,11 @@ def test_the_config_of_the_data_page_makes_a_run_that_answers(place: Path, pellu
 def test_a_model_from_elsewhere_learns_to_talk(place: Path, pellucid):
     api.load("base").export("exported")
     api.import_model("exported", "imported")
-    done = pellucid("train", "sft.yaml", "start_from=imported", "train.steps=1", "--run-dir", "from-elsewhere")
-    assert done.exit_code == 0, done
-    assert api.load("from-elsewhere").tokenizer.vocab_size == 303
-
-
-def test_a_bad_record_is_one_line_and_nothing_is_left_behind(place: Path, pellucid):
-    before = sorted((place / "data").iterdir())
-    (place / "chats.jsonl").write_text('{"prompt": "Who?", "answer": "I."}\n{"prompt": "Who?", "answer": ""}\n')
-    result = pellucid("train", "sft.yaml", "--run-dir", "bad")
-    assert result.exit_code == 3
-    assert [line for line in result.stderr.splitlines() if line.startswith("error: ")] == [
-        "error: chats.jsonl, line 2: turn 2 is empty; give it a text, or leave out the record"
-    ]
-    assert [path for path in (place / "data").iterdir() if path not in before and path.is_dir()] == []
-
-
-def test_conversations_are_for_no_objective_that_compares_answers(place: Path, pellucid):
-    result = pellucid("train", "sft.yaml", "objective={type: dpo}", "--run-dir", "dpo")
-    assert result.exit_code == 2
-    assert "objective.type: conversations have one answer to each question, and" in result.stderr
+    for start in ("imported", "chat"):  # which has its control tokens already
+        again = (f"start_from={start}", "train.steps=1", "--run-dir", f"from-{start}")
+        done = pellucid("train", "sft.yaml", *again)
+        assert done.exit_code == 0, done
+        assert api.load(f"from-{start}").tokenizer.vocab_size == 303
 
 
 def test_a_base_that_never_learned_to_answer_is_pointed_out_before_it_waits_for_rewards(place: Path, pellucid):

@@ -13,6 +13,7 @@ from pellucid.post_training.rewards import GrammarJudge
 from pellucid.runs.train_run import train_run
 from pellucid.trained import load_trained_model
 from pellucid.training.metrics import read_rows
+from tiny_run import refused
 
 FINE_TUNING = """\
 name: sft
@@ -32,7 +33,7 @@ name: pairs
 start_from: sft
 corpus: {type: instructions, size: 80, world_size: 3, validation_fraction: 0.4}
 data: {packing: documents}
-objective: {type: dpo, beta: 0.5, max_new_tokens: 6}
+objective: {type: reward_model, max_new_tokens: 6}
 optimizer: {type: adamw, lr: 3e-2}
 schedule: {type: constant}
 train: {steps: 24, batch_size: 16, precision: fp32, device: cpu, log_every_steps: 1, processes: 1}
@@ -40,17 +41,6 @@ evaluation: {every_steps: 12}
 sample: {n_samples: 1, max_new_tokens: 4}
 checkpoint: {every_steps: 12, keep_last: 10}
 """
-OBJECTIVES = {
-    "dpo": "objective={type: dpo, beta: 0.5, max_new_tokens: 6}",
-    "reward_model": "objective={type: reward_model, max_new_tokens: 6}",
-}
-
-
-# A model that writes no fables can please these. A reward model reads the last token first.
-LIKES = {
-    "dpo": lambda judge, prompt, answer: sum(id_ < 250 for id_ in answer) / len(answer),
-    "reward_model": lambda judge, prompt, answer: float(answer[-1] < 200),
-}
 
 
 @pytest.fixture(scope="module")
@@ -72,38 +62,27 @@ def place(base: Path, workplace: Path, monkeypatch) -> Path:
     return workplace
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_it_learns_what_the_judge_likes_and_resumes_to_the_same_bytes(place: Path, pellucid, monkeypatch, objective):
-    monkeypatch.setattr(GrammarJudge, "reward", LIKES[objective])
-    whole = pellucid("train", "pairs.yaml", OBJECTIVES[objective], "--run-dir", "whole")
+def test_it_learns_what_the_judge_likes_and_resumes_to_the_same_bytes(place: Path, pellucid, monkeypatch):
+    """A model that writes no fables can please this judge. A reward model reads the last token first."""
+    monkeypatch.setattr(GrammarJudge, "reward", lambda judge, prompt, answer: float(answer[-1] < 200))
+    whole = pellucid("train", "pairs.yaml", "--run-dir", "whole")
     assert whole.exit_code == 0, whole
     rows = read_rows(place / "whole" / "metrics.jsonl")
     assert rows[-1]["val_accuracy"] > 0.7
     shutil.copytree(place / "whole", place / "again")
     shutil.rmtree(place / "again" / "step-00000024")
-    resumed = pellucid("train", "pairs.yaml", OBJECTIVES[objective], "--run-dir", "again", "--resume")
+    resumed = pellucid("train", "pairs.yaml", "--run-dir", "again", "--resume")
     assert resumed.exit_code == 0, resumed
     runs = [load_trained_model(place / run / "step-00000024").model.state_dict() for run in ("whole", "again")]
     assert all(torch.equal(runs[0][name], runs[1][name]) for name in runs[0])
-    if objective == "reward_model":
-        measured = pellucid("evaluate", "whole", "--checkpoint", "latest", "--json")
-        assert measured.exit_code == 0, measured
-        assert json.loads(measured.stdout)["accuracy"] == pytest.approx(rows[-1]["val_accuracy"])
+    measured = pellucid("evaluate", "whole", "--checkpoint", "latest", "--json")
+    assert measured.exit_code == 0, measured
+    assert json.loads(measured.stdout)["accuracy"] == pytest.approx(rows[-1]["val_accuracy"])
 
 
 def test_answers_that_are_all_equally_good_are_refused_before_the_first_update(place: Path, pellucid, monkeypatch):
     monkeypatch.setattr(GrammarJudge, "reward", lambda judge, prompt, answer: 0.0)
-    refused = pellucid("train", "pairs.yaml", "--run-dir", "run")
-    assert refused.exit_code == 3, refused
-    [line] = [line for line in refused.stderr.splitlines() if line.startswith("error: ")]
-    assert "answers all held-out instructions equally well: nothing can be preferred; fine-tune it first" in line
+    words = "answers all held-out instructions equally well: nothing can be preferred; fine-tune it first"
+    refused(pellucid("train", "pairs.yaml", "--run-dir", "run"), 3, words)
     assert not (place / "run" / "config.yaml").exists()
     assert not (place / "run" / "metrics.jsonl").exists()
-
-
-def test_without_a_model_to_write_them_there_are_no_pairs(place: Path, pellucid):
-    config = FINE_TUNING.replace("{type: sft}", "{type: reward_model}")
-    (place / "reward.yaml").write_text(config)
-    refused = pellucid("train", "reward.yaml")
-    assert refused.exit_code == 2
-    assert "reward_model compares answers, and start_from names no model to write them" in refused.stderr
