@@ -11,7 +11,7 @@ from pellucid.generation.chat import Conversation
 from pellucid.generation.engine import Engine
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.slots import make_slots
-from pellucid.generation.text import generate_text, never_written
+from pellucid.generation.text import never_written
 from pellucid.generation.writing import Writing
 from pellucid.model.decoder import Decoder
 from pellucid.runtime.precision import Precision
@@ -153,14 +153,3 @@ def test_what_cannot_be_said_is_one_clear_line(model: Decoder, make_decoder: Mak
     characters = train_characters(["the fox"], special_tokens=["<|endoftext|>"]).with_chat_tokens()
     with pytest.raises(DataError, match="'z' .* is not in the vocabulary"):
         Conversation(model, characters, CPU, sampling=Sampling()).ask("z")
-
-
-def test_text_is_continued_to_the_end_of_a_turn_and_no_turn_is_begun(make_decoder: MakeDecoder):
-    """`generate` with a model that was fine-tuned: it may end a turn, but never speak for the user."""
-    model = make_decoder(vocab_size=TOKENIZER.vocab_size, context_length=16)
-    with torch.no_grad():  # all tokens alike
-        model.embeddings.unembedding_VD.zero_()
-    options: dict[str, Any] = {"max_new_tokens": 60, "sampling": Sampling(), "seed": 0}
-    completions = generate_text(model, TOKENIZER, "the", n_samples=60, **options)
-    assert not set(TOKENIZER.control_ids) & {id_ for each in completions for id_ in each.token_ids}
-    assert {each.finish_reason for each in completions} == {"end_of_text", "length"}

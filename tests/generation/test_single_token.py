@@ -27,9 +27,8 @@ from pellucid.model.one_token import side_by_side
 from rounding import assert_equal_to_rounding
 
 
-@pytest.mark.parametrize("n_read_before", [0, 5])
-def test_a_single_token_gives_what_the_whole_text_gives(n_read_before, soak):
-    tokens_BT = torch.randint(VOCAB_SIZE, (3, 8), generator=torch.Generator().manual_seed(n_read_before))
+def test_a_single_token_gives_what_the_whole_text_gives(soak):
+    tokens_BT = torch.randint(VOCAB_SIZE, (3, 8), generator=torch.Generator().manual_seed(0))
     moe = {"type": "moe", "n_experts": 4, "top_k": 2, "shared_experts": 1}
     for config in [*covering_combinations(strength=3 if soak else 2), tiny_config(feed_forward=moe)]:
         with float64(), torch.inference_mode():
@@ -38,13 +37,14 @@ def test_a_single_token_gives_what_the_whole_text_gives(n_read_before, soak):
             assert own_part(model) is None, slow
             assert isinstance(reader_of_one_token(model), SingleTokenDecoder)
             expected_BTV = model(tokens_BT)
-            cache, single_token = model.new_state(3), SingleTokenDecoder(model)
-            if n_read_before:
-                model(tokens_BT[:, :n_read_before], cache)
-            for t in range(n_read_before, 8):
-                logits_BV = single_token(tokens_BT[:, t], cache)
-                torch.testing.assert_close(logits_BV, expected_BTV[:, t])
-            assert cache.length == 8
+            for n_read_before in (0, 5):
+                cache, single_token = model.new_state(3), SingleTokenDecoder(model)
+                if n_read_before:
+                    model(tokens_BT[:, :n_read_before], cache)
+                for t in range(n_read_before, 8):
+                    logits_BV = single_token(tokens_BT[:, t], cache)
+                    torch.testing.assert_close(logits_BV, expected_BTV[:, t])
+                assert cache.length == 8
 
 
 def test_a_token_after_a_full_context_is_refused_and_leaves_the_cache_as_it_is():
@@ -96,7 +96,7 @@ def test_the_settings_of_kernels_are_put_back_by_the_last_of_several_threads():
     assert torch.backends.mkldnn.enabled
 
 
-@pytest.mark.parametrize("n_rows", [1, 2, 7, 33])
+@pytest.mark.parametrize("n_rows", [1, 7, 33])
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_a_large_product_is_that_of_the_plain_form_for_any_number_of_rows(n_rows, has_bias):
     generator = torch.Generator().manual_seed(n_rows)
@@ -284,7 +284,7 @@ def test_other_threads_may_import_while_it_is_listed_what_decides():
     thread = threading.Thread(target=imports)
     thread.start()
     try:
-        listed = [single_token.all_that_decides(model) for _ in range(300)]
+        listed = [single_token.all_that_decides(model) for _ in range(60)]
     finally:
         is_over.set()
         thread.join()

