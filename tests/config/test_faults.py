@@ -1,4 +1,4 @@
-"""What is wrong in a config is said in one line: which key, what, and how to fix it. A line for each kind of fault.
+"""A fault of a config is one line: which key, what, and how to fix it. Below stands one for each kind of fault.
 
 That the line of the file is right for each key of the schema, tests/faults/test_bad_config.py shows.
 """

@@ -287,7 +287,7 @@ def test_tokens_do_not_depend_on_where_a_stream_is_cut(text, piece_length):
 
 
 def words_of(text):
-    """What lies between the places at which a stream may be cut."""
+    """The texts between the places at which a stream may be cut."""
     words, start = [], 0
     for i in range(1, len(text)):
         if text[i] in " \n" and not text[i - 1].isspace():

@@ -1,4 +1,4 @@
-"""What must hold for every language: its probabilities are a distribution, and all of its answers agree."""
+"""Laws of every language: its probabilities are a distribution, and all of its answers agree."""
 
 import math
 import random

@@ -18,14 +18,8 @@ Files = Annotated[Strings, BeforeValidator(list_of_one, json_schema_input_type=s
 FORMATS = ("json", "text", "parquet", "csv")
 # Otherwise the hub would be searched for a data set of that name, which takes half a minute.
 FORMAT_OF_SUFFIX = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv", ".tsv": "csv"}
-MISNAMED_FORMATS = {
-    "jsonl": "json",
-    "jsonlines": "json",
-    "ndjson": "json",
-    "txt": "text",
-    "pq": "parquet",
-    "tsv": "csv",
-}
+MISNAMED_FORMATS = {"jsonl": "json", "jsonlines": "json", "ndjson": "json"}
+MISNAMED_FORMATS |= {"txt": "text", "pq": "parquet", "tsv": "csv"}
 
 
 class DownloadConfig(Section):
@@ -109,13 +103,13 @@ class ConversationsConfig(Section):
     answer_field: str = Field("answer", description="column that holds its answer")
 
     def _rules(self) -> Iterable[Rule]:
-        one_of_two = "`files: [FILE]`, or `path: NAME` of the hub"
-        yield bool(self.files) == bool(self.path), "files path", "give either files or path", one_of_two
+        fix = "`files: [FILE]`, or `path: NAME` of the hub"
+        yield bool(self.files) == bool(self.path), "files path", "give either files or path", fix
         only_held_out = self.validation_files and not self.files
         yield only_held_out, "validation_files files", "they go with files alone", "use validation_split"
         for key in ("name", "validation_split", "data_files"):
-            is_of_hub = self.files and getattr(self, key) is not None
-            yield is_of_hub, f"{key} path", "it goes with path alone", "leave it out, or use validation_files"
+            has_both = self.files and getattr(self, key) is not None
+            yield has_both, f"{key} path", "it goes with path alone", "leave it out, or use validation_files"
         formats = {FORMAT_OF_SUFFIX.get(PurePath(file).suffix) for file in (*self.files, *self.validation_files)}
         wrong_endings = f"they end in none of {', '.join(FORMAT_OF_SUFFIX)}, or not all alike"
         is_mixed = self.files and (None in formats or len(formats) > 1)

@@ -64,9 +64,9 @@ def explain(
             others = [other for other in errors if other is not error and key_path(other, data) == path]
             fix = " or ".join([fix, *(_what_and_fix(other, path, data, section)[1] for other in others)])
         path = (*path, "type") if kind.startswith("union_tag") else path
-    of_type = (*path[:-1], "type")
-    if kind == "missing" and of_type in changed:  # the file is right, but for another type
-        return ConfigError(f"{places[of_type]}: {dotted(path)}", what, f"add `{dotted(path)}=...`")
+    its_type = (*path[:-1], "type")
+    if kind == "missing" and its_type in changed:  # the file is right, but for another type
+        return ConfigError(f"{places[its_type]}: {dotted(path)}", what, f"add `{dotted(path)}=...`")
     nearest = next(path[:n] for n in range(len(path), -1, -1) if path[:n] in places)
     return ConfigError(places[nearest] + (f": {dotted(path)}" if path else ""), what, fix)
 

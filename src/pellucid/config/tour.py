@@ -15,7 +15,7 @@ from pellucid.config.read import read_section
 Part = Literal["machine", "run", "text", "attention", "lens", "next", "inside", "knock", "compare"]
 Share = Annotated[float, Field(ge=0, le=1)]
 SLOT = re.compile(r"{(\w+)}")  # a place for a measured figure
-OF_A_TOKEN = ("probability", "truth", "attention")
+MEASURED_OF_A_TOKEN = ("probability", "truth", "attention")
 HEAD = "[0-9]{1,4}[.][0-9]{1,4}"
 PART = f"(head|{HEAD}|[af][0-9]{{1,4}})"
 FORMS = {  # keys of a view whose texts have a form, and the words for it
@@ -103,7 +103,7 @@ class Measure(Section):
     def _rules(self) -> Iterable[Rule]:
         lacks_name = self.of == "metric" and self.name is None
         yield lacks_name, "name", "a metric needs the name of its column", "add one, as val_loss"
-        has_token = self.token is not None and self.of not in OF_A_TOKEN
+        has_token = self.token is not None and self.of not in MEASURED_OF_A_TOKEN
         yield has_token, "token", f"{self.of} is not measured of a token", "remove it"
         is_claimed = self.equals is not None and self.of != "likeliest"
         yield is_claimed, "equals", "only the likeliest token can be claimed to be one", "use least and most"

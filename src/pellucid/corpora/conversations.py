@@ -36,7 +36,7 @@ class ConversationsCorpus(DataSet, ConversationCorpus):
         return self.documents(split, self._read)
 
     def notes(self) -> list[str]:
-        """As of any data set, and the keys of messages that say nothing to a model here."""
+        """The notes on any data set, and the keys of messages that are not read."""
         unread = f"keys of messages that are not read: {', '.join(sorted(self._unread))}"
         return [*super().notes(), *([unread] if self._unread else [])]
 

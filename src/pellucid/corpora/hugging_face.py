@@ -197,7 +197,7 @@ class HuggingFaceCorpus(DataSet):
         )
 
     def notes(self) -> list[str]:
-        """As of any data set, and the number of rows without text."""
+        """The notes on any data set, and the number of rows without text."""
         n = sum(self._n_without_text.values())
         return [*super().notes(), *([f"{n:,} row{'s' * (n > 1)} without text left out"] if n else [])]
 

@@ -66,7 +66,7 @@ def _number_of(path: Path) -> object:
 def notes_on_copies(names: dict[Path, list[Path]], hashes: Mapping[Path, str]) -> list[str]:
     """Notes on files that have several names, and on files with equal contents; none if there are none.
 
-    Of what is held out in a file, a copy of it may be trained on.
+    What is held out in one file may be trained on in its copy.
     """
     same = [f"{other} is {path}" for path, others in names.items() for other in others]
     notes = [f"each file is read once: {some(same)}"] if same else []

@@ -7,11 +7,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from pellucid.config.data import FORMAT_OF_SUFFIX
 from pellucid.corpora.corpus import ConversationCorpus, Split, Turn
 from pellucid.corpora.hugging_face import DataSet
 from pellucid.errors import DataError
 
-FORMAT_OF = {".json": "json", ".jsonl": "json", ".parquet": "parquet"}
+FORMATS = {suffix: name for suffix, name in FORMAT_OF_SUFFIX.items() if name != "csv"}  # no cell of CSV is a list
 
 
 @dataclass
@@ -78,8 +79,8 @@ class PreferencesCorpus(DataSet, ConversationCorpus):
 def preferences(files: Sequence[str], validation_fraction: float, answers: int = 2) -> PreferencesCorpus:
     """The preferences in these files. DataError for files of other formats, or of several."""
     suffixes = {Path(file).suffix for file in files}
-    if len(suffixes) != 1 or not suffixes <= FORMAT_OF.keys():
+    if len(suffixes) != 1 or not suffixes <= FORMATS.keys():
         what = f"{' and '.join(sorted(suffixes)) or 'no suffix'}: preferences are read from files of one format"
-        raise DataError("corpus.files", what, f"name files of one suffix, of {', '.join(FORMAT_OF)}")
-    file_format, names = FORMAT_OF[suffixes.pop()], list(files)
+        raise DataError("corpus.files", what, f"name files of one suffix, of {', '.join(FORMATS)}")
+    file_format, names = FORMATS[suffixes.pop()], list(files)
     return PreferencesCorpus(file_format, data_files=names, validation_fraction=validation_fraction, answers=answers)

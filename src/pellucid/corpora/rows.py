@@ -25,7 +25,7 @@ from pellucid.corpora.local_files import CONVERT, is_utf16, opened
 from pellucid.errors import DataError
 
 ROWS_AT_A_TIME = 256
-OF_LIBRARIES = (pyarrow.ArrowException, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+LIBRARY_ERRORS = (pyarrow.ArrowException, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 BLANKS = re.compile(r"[ \t\r\n]*")
 MAYBE_HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 csv.field_size_limit(2**31 - 1)  # otherwise a text may have 131,072 characters
@@ -51,7 +51,7 @@ def rows_of_file(path: Path, file_format: str, wanted: Wanted) -> Iterator[Row]:
         try:
             for name, content in _uncompressed(file, path):
                 yield from read(content, name) if read else _parquet_rows(content, name, wanted)
-        except (ArithmeticError, EOFError, OSError, RuntimeError, ValueError, *OF_LIBRARIES) as error:
+        except (ArithmeticError, EOFError, OSError, RuntimeError, ValueError, *LIBRARY_ERRORS) as error:
             if getattr(error, "errno", None):  # of the disk
                 raise
             reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from pellucid.config.data import FORMAT_OF_SUFFIX
 from pellucid.corpora.corpus import Corpus, Piece, Split, cut_into_pieces
 from pellucid.corpora.local_files import (
     CONVERT,
@@ -28,7 +29,7 @@ from pellucid.corpora.local_files import (
 from pellucid.errors import DataError
 
 BLOCK_BYTES = 1 << 16
-FORMAT_OF_SUFFIX = {".jsonl": "json", ".parquet": "parquet"}
+FILES_OF_ROWS = (".jsonl", ".parquet")
 END_OF_TEXT = "<|endoftext|>"  # as files of many documents often have it between them
 
 
@@ -122,8 +123,9 @@ def find_text_files(patterns: Sequence[str]) -> dict[Path, list[Path]]:
     """The files that paths and globs match, each with its other names. DataError for a file of rows, or for no file."""
     files = find_files(patterns)
     for path in files:
-        if (rows := FORMAT_OF_SUFFIX.get(path.suffix.lower())) is not None:
-            fix = f'use "corpus={{type: hugging_face, path: {rows}, data_files: {path}}}" (docs/data.md)'
+        if (suffix := path.suffix.lower()) in FILES_OF_ROWS:
+            corpus = f"{{type: hugging_face, path: {FORMAT_OF_SUFFIX[suffix]}, data_files: {path}}}"
+            fix = f'use "corpus={corpus}" (docs/data.md)'
             raise DataError(str(path), "holds rows, not plain text", fix)
     return each_once(files)
 
@@ -230,8 +232,8 @@ def _holds(path: Path, text: str) -> bool:
 
 def _hint_on_line_ends(path: Path, separator: str) -> str | None:
     """How to separate the documents of a file where the separator occurs only with the line ends of Windows."""
-    of_windows = separator.replace("\r", "").replace("\n", "\r\n")
-    if of_windows == separator or not _holds(path, of_windows):
+    in_windows = separator.replace("\r", "").replace("\n", "\r\n")
+    if in_windows == separator or not _holds(path, in_windows):
         return None
-    written = of_windows.encode("unicode_escape").decode()
+    written = in_windows.encode("unicode_escape").decode()
     return f"the lines of {path} end in \\r\\n: write corpus.separator='\"{written}\"'"

@@ -28,7 +28,7 @@ def story(template):
 
 
 def decided(grammar, text):
-    """What is decided, and by which words."""
+    """Each decided piece, and the words that decide it."""
     drawn, end, _ = grammar.read(text)
     assert end == len(text)
     pieces = decided_pieces(drawn)
@@ -63,7 +63,7 @@ def test_another_animal_that_may_not_be_the_same_is_not_decided_by_the_first():
 
 
 def retellings(stories):
-    """Of each story those that differ from it in one choice alone, found in the list of all, by the place of it."""
+    """The stories that differ from each story in one choice alone, by the place of that choice."""
     numbers = defaultdict(lambda: len(numbers))  # a choice and what it wrote, as a number
     by_others = defaultdict(list)
     for told in stories:

@@ -1,4 +1,4 @@
-"""Whatever rules are accepted: their probabilities are those of drawing, and so are their entropy and number."""
+"""The probabilities of any rules that are accepted are those of drawing, and so are their entropy and number."""
 
 import math
 import random
