@@ -22,7 +22,7 @@ from pellucid.checkpoint.step_directory import MODEL_FILE, read_checkpoint, writ
 from pellucid.config.shipped import DEMO
 from pellucid.files import sha256
 from pellucid.training.metrics import read_rows
-from pellucid.web.microscope import KEPT_TABLES, Microscope
+from pellucid.web.microscope import TABLES_FILE, Microscope
 from pellucid.web.schemas import N_FABLES
 
 EVERY = 50  # updates between two rows of the curve
@@ -56,4 +56,4 @@ def measure_parts(step: str) -> None:
     """Says what each part is for, so that the page knows it at once. Measured in a copy, whose folder keeps it."""
     copy = shutil.copytree(DEMO, Path(DEMO.name))
     Microscope([copy]).knock_out(f"{DEMO.name}@{int(step.removeprefix('step-'))}", N_FABLES)
-    shutil.copy(copy / KEPT_TABLES, DEMO)
+    shutil.copy(copy / TABLES_FILE, DEMO)

@@ -442,7 +442,7 @@ def test_f30_paths_that_climb_and_callers_from_elsewhere_are_refused(app, tally)
 
 
 def test_f30_a_run_that_vanishes_or_changes_is_served_again_when_it_is_back(run, tmp_path, tally, monkeypatch):
-    monkeypatch.setattr(served_module, "LOOKS_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(served_module, "SECONDS_BETWEEN_CHECKS", 0.0)
     copy, away = tmp_path / "tiny", tmp_path / "away"
     shutil.copytree(run, copy)
     app = app_of(copy)

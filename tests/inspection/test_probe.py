@@ -10,8 +10,8 @@ from torch import nn
 from pellucid.errors import DataError
 from pellucid.inspection import probe as module
 from pellucid.inspection.probe import (
-    DEALT_ANEW,
     MOST_FREQUENT,
+    SHUFFLED_LABELS,
     probe,
     score_of,
     score_of_most_frequent,
@@ -116,15 +116,15 @@ def test_a_probe_reads_what_a_fable_has_told_off_a_model_that_remembers(fables, 
     table = probe(remembers, forgets, tokenizer, grammar, texts)
     assert list(table.scores) == [
         MOST_FREQUENT,
-        DEALT_ANEW,
+        SHUFFLED_LABELS,
         *("layer 0", "layer last", "untrained, layer 0", "untrained, layer last"),
     ]
     assert tuple(table.n_classes) == PROPERTIES
     assert table.n_classes["animal"] == 3
     accuracy = {row: {name: score.mean for name, score in cells.items()} for row, cells in table.scores.items()}
-    assert accuracy["layer last"]["plot"] > 0.5 > 3 * accuracy[DEALT_ANEW]["plot"]
+    assert accuracy["layer last"]["plot"] > 0.5 > 3 * accuracy[SHUFFLED_LABELS]["plot"]
     for name in ("animal", "pronoun", "plot"):
-        assert accuracy["layer last"][name] > accuracy[DEALT_ANEW][name] + 0.1
+        assert accuracy["layer last"][name] > accuracy[SHUFFLED_LABELS][name] + 0.1
         assert accuracy["layer last"][name] > accuracy[MOST_FREQUENT][name] + 0.1
         assert accuracy["untrained, layer last"][name] == accuracy[MOST_FREQUENT][name], "constant vectors say nothing"
     shown = table.table()

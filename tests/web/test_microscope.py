@@ -19,9 +19,9 @@ from pellucid.languages.fables.world import other_heroes
 from pellucid.model.attention import MultiHeadAttention
 from pellucid.model.build import build_feed_forward
 from pellucid.tokenizer.chat import prompt_ids
+from pellucid.web.cache import Cache
 from pellucid.web.export import or_none
-from pellucid.web.kept import Kept
-from pellucid.web.microscope import Changes, Microscope, kept_table
+from pellucid.web.microscope import Changes, Microscope, table_in_file
 from pellucid.web.runs import MOST_BYTES_OF_TRACES, Runs
 from pellucid.web.schemas import N_FABLES
 from pellucid.web.truths import truth_of_answer
@@ -125,7 +125,7 @@ def test_models_stay_in_memory_as_long_as_they_fit_with_all_the_traces_that_each
 
 
 def test_the_oldest_of_what_is_kept_goes_and_the_newest_stays_however_large():
-    kept, computed = Kept(5, size=len), []
+    kept, computed = Cache(5, size=len), []
 
     def get(text):
         return kept.get(text, lambda: computed.append(text) or text)
@@ -265,13 +265,13 @@ def test_a_table_is_measured_once_for_a_checkpoint_and_kept_with_the_run(tmp_pat
         return {"knocked_out": [len(calls)]}
 
     file = tmp_path / "parts.json"
-    tables = [kept_table(file, key, compute)["knocked_out"] for key in ("a 2", "b 2", "a 2", "b 2")]
+    tables = [table_in_file(file, key, compute)["knocked_out"] for key in ("a 2", "b 2", "a 2", "b 2")]
     assert tables == [[1], [2], [1], [2]]
     for damaged in ("{", "[]", '{"a 2": 5}', '{"a 2": {}}'):
         file.write_text(damaged)
-        assert kept_table(file, "a 2", compute)["knocked_out"] == [len(calls)]
+        assert table_in_file(file, "a 2", compute)["knocked_out"] == [len(calls)]
     assert len(calls) == 6
-    assert kept_table(tmp_path / "none" / "parts.json", "a 2", compute) == {"knocked_out": [7]}
+    assert table_in_file(tmp_path / "none" / "parts.json", "a 2", compute) == {"knocked_out": [7]}
 
 
 def test_a_hero_is_swapped_for_one_who_keeps_the_story_possible():

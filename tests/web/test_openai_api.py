@@ -210,7 +210,7 @@ def test_a_system_message_begins_the_first_turn_and_the_oldest_turns_are_left_ou
 
 def test_the_runs_are_listed_and_each_is_asked_by_its_name(run, fables_run, tmp_path, monkeypatch):
     """One of them has learned from no conversations, and is moved away."""
-    monkeypatch.setattr(served_module, "LOOKS_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(served_module, "SECONDS_BETWEEN_CHECKS", 0.0)
     shutil.copytree(fables_run, tmp_path / "other")
     with served(app_of(run.directory.parent, tmp_path / "other")) as address, calling(address) as client:
 
@@ -478,7 +478,7 @@ def test_the_error_of_a_run_that_is_gone_keeps_nothing_of_the_requests_that_met_
 
 
 def test_before_its_first_checkpoint_a_run_is_served_with_its_newest_snapshot(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(served_module, "LOOKS_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(served_module, "SECONDS_BETWEEN_CHECKS", 0.0)
     copy = tmp_path / "tiny"
     saved = read_checkpoint(run.directory)
     copy.mkdir()

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.evaluation.estimate import Estimate, ratio
-from pellucid.inspection.head_scores import LEAST_SCORE_OF_A_NAME, HeadScores, scores_table
+from pellucid.inspection.head_scores import LEAST_NAMED_SCORE, HeadScores, scores_table
 from pellucid.inspection.knock_out import Costs, HeldOut, knock_out_table
 from pellucid.inspection.probe import ends_of_tokens
 from pellucid.inspection.trace import trace
@@ -65,7 +65,7 @@ class Attribution:
         least 40 % of its attention on the deciding words."""
         best = max(self.heads, key=lambda head: head.costs.by_skill[skill].mean)
         cost = best.costs.by_skill[skill]
-        does = cost.mean > cost.half_width and best.looks[skill].mean >= LEAST_SCORE_OF_A_NAME
+        does = cost.mean > cost.half_width and best.looks[skill].mean >= LEAST_NAMED_SCORE
         return best if does else None
 
     def to_json(self) -> dict[str, object]:

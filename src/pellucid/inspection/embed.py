@@ -78,8 +78,8 @@ class Embeddings:
             if file.suffix == ".npz":
                 np.savez(out, vectors=self.vectors, texts=np.array(self.texts, dtype=str), text_numbers=numbers)
             else:
-                about = {"layer": str(self.layer), "pooling": str(self.pooling), "texts": json.dumps(self.texts)}
-                out.write(save({"vectors": self.vectors, "text_numbers": numbers}, about))
+                metadata = {"layer": str(self.layer), "pooling": str(self.pooling), "texts": json.dumps(self.texts)}
+                out.write(save({"vectors": self.vectors, "text_numbers": numbers}, metadata))
 
 
 def layer_named(name: str) -> Layer:

@@ -26,7 +26,7 @@ from pellucid.tokenizer import Tokenizer
 
 SCORES = ("previous token", "induction", "same token", "first token")
 UNCLASSIFIED = "unclassified"
-LEAST_SCORE_OF_A_NAME = 0.4  # over 65 tokens, evenly spread attention gives each of the four about 2 %
+LEAST_NAMED_SCORE = 0.4  # over 65 tokens, evenly spread attention gives each of the four about 2 %
 LONGEST_REPEATED, FEWEST_REPEATED = 32, 3  # tokens; in fewer, two of the four positions would be the same
 N_SEQUENCES = 8
 
@@ -43,7 +43,7 @@ class HeadScores:
     def name(self) -> str:
         """The behaviour with the highest score, if that is at least 40 %; else "unclassified"."""
         best = max(self.scores, key=lambda name: self.scores[name])
-        return best if self.scores[best] >= LEAST_SCORE_OF_A_NAME else UNCLASSIFIED
+        return best if self.scores[best] >= LEAST_NAMED_SCORE else UNCLASSIFIED
 
     def to_json(self) -> dict[str, object]:
         return {"layer": self.layer, "head": self.head, "name": self.name, "scores": self.scores}

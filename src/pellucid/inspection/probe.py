@@ -29,7 +29,7 @@ from pellucid.tokenizer import Tokenizer
 Integers = NDArray[np.int64]
 
 SENTENCE_END = re.compile(r"[.!?]\"?(?=\s)")
-MOST_FREQUENT, DEALT_ANEW = "most frequent", "labels dealt anew"
+MOST_FREQUENT, SHUFFLED_LABELS = "most frequent", "labels dealt anew"
 L2_PENALTY, MOST_ITERATIONS = 1e-3, 60
 FEWEST_FABLES = 8
 
@@ -82,7 +82,7 @@ def probe(
     fables_N = np.array([fable for fable, _ in ends.places])
 
     n_classes: dict[str, int] = {}
-    scores: dict[str, dict[str, Estimate]] = {row: {} for row in (MOST_FREQUENT, DEALT_ANEW, *layers)}
+    scores: dict[str, dict[str, Estimate]] = {row: {} for row in (MOST_FREQUENT, SHUFFLED_LABELS, *layers)}
     for name, values_N in ends.told.items():
         decided_N = np.array([value is not None for value in values_N])
         values, labels_N = np.unique([value for value in values_N if value is not None], return_inverse=True)
@@ -92,7 +92,7 @@ def probe(
         n_classes[name] = len(values)
         dealt_N = shuffled_by_fable(labels_N, numbers_N)
         scores[MOST_FREQUENT][name] = score_of_most_frequent(labels_N, numbers_N)
-        scores[DEALT_ANEW][name] = score_of_probe(of_model["layer last"][decided_N], dealt_N, numbers_N)
+        scores[SHUFFLED_LABELS][name] = score_of_probe(of_model["layer last"][decided_N], dealt_N, numbers_N)
         for layer, x_ND in layers.items():
             scores[layer][name] = score_of_probe(x_ND[decided_N], labels_N, numbers_N)
     return ProbeTable(len(texts), n_classes, scores)

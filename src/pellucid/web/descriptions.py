@@ -1,4 +1,4 @@
-"""A run as the page is told of it: its sizes, its checkpoints, and the parts of the page that apply to it."""
+"""The description of a run for the page: its sizes, its checkpoints, and the parts of the page that apply to it."""
 
 import hashlib
 from pathlib import Path
@@ -84,7 +84,7 @@ def folder_of(path: Path) -> Path:
 
 
 def _digest(file: Path) -> str | None:
-    """A hash of a file's contents: of a tokenizer, it tells whether two runs have the same."""
+    """A hash of a file's contents; equal hashes of two tokenizers mean that they are the same."""
     return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.exists() else None
 
 

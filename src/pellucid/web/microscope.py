@@ -37,14 +37,14 @@ from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import ids_of_marked
 from pellucid.tokenizer.pieces import token_text
-from pellucid.web.kept import Kept
+from pellucid.web.cache import Cache
 from pellucid.web.runs import Opened, Runs
 from pellucid.web.tensors import DType, packed
 from pellucid.web.truths import truth_of_answer, truth_of_document
 
 Json = dict[str, Any]
 
-KEPT_ANSWERS = 64
+MOST_ANSWERS = 64
 SMALL_BYTES = 8_000_000  # two million weights
 
 
@@ -56,7 +56,7 @@ class Changes(NamedTuple):
 
 
 UNCHANGED = Changes()
-KEPT_TABLES = "parts.json"  # in the folder of a run
+TABLES_FILE = "parts.json"  # in the folder of a run
 NOTHING_DECIDES: Json = {"places": [], "swap": None}
 NO_BELIEFS: Json = {"known": False}
 N_DOCUMENTS_OF_BELIEFS = 200
@@ -67,9 +67,9 @@ class Microscope:
 
     def __init__(self, runs: Sequence[Path]) -> None:
         self.runs = Runs(runs)
-        self._truths: Kept[Json] = Kept(KEPT_ANSWERS)
-        self._measured: Kept[Json] = Kept(KEPT_ANSWERS)
-        self._maps: Kept[BeliefMaps] = Kept(KEPT_ANSWERS)
+        self._truths: Cache[Json] = Cache(MOST_ANSWERS)
+        self._measured: Cache[Json] = Cache(MOST_ANSWERS)
+        self._maps: Cache[BeliefMaps] = Cache(MOST_ANSWERS)
         self._forward, self._measuring = Lock(), Lock()
         self._n_threads = torch.get_num_threads()
 
@@ -204,10 +204,10 @@ class Microscope:
             table = replace(table, rows=[costs[place] for place in places_of(model)])
             return {**table.to_json(), "attribution": attribution and attribution.to_json()}
 
-        file = self.runs.folders[checkpoint.rpartition("@")[0]] / KEPT_TABLES
+        file = self.runs.folders[checkpoint.rpartition("@")[0]] / TABLES_FILE
         with self._measuring:  # other requests wait for the same answer
             key = f"{opened.digest} {n}"
-            return self._measured.get(("knock out", key), lambda: kept_table(file, key, compute))
+            return self._measured.get(("knock out", key), lambda: table_in_file(file, key, compute))
 
     # The truth
 
@@ -281,7 +281,7 @@ class Microscope:
         }
 
 
-def kept_table(file: Path, key: str, compute: Callable[[], Json]) -> Json:
+def table_in_file(file: Path, key: str, compute: Callable[[], Json]) -> Json:
     """The table of this key in a file, or else the computed one, which is added if the file can be written."""
     try:
         read = json.loads(file.read_text(encoding="utf-8"))

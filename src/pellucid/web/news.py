@@ -1,7 +1,7 @@
 """The news of training runs for the page, which asks for them once a second, from the files in their folders.
 
-The training process does not take part, and the server keeps nothing between two questions: an answer says in `seen`
-what it has told, the page sends that with its next question, and is told what is new since.
+The training process does not take part, and the server keeps nothing between two questions: each answer has a mark,
+`seen`, of what it contains. The page sends the mark with its next question, and the answer has what is new since.
 """
 
 import re
@@ -50,13 +50,13 @@ def news_of_all(runs: Mapping[str, Path], seen: Mapping[str, str]) -> dict[str, 
 def news_of(run_dir: Path, seen: str = "") -> Json:
     """The state of a run, and of its logs what is new since `seen`, which is of an answer before; "" means all.
 
-    goes_on: whether the rows follow those told before; else the log was cut back or replaced, and here are all rows.
+    goes_on: whether the rows follow those of the answer before; else the log was cut back, and these are all rows.
     samples: all texts that the run wrote, as [{step, texts}], the oldest first; only if they have changed.
     """
     if not run_dir.is_dir():
         return {"is_there": False, "is_training": False, "goes_on": True, "rows": [], "seen": ""}
-    told, _, version = seen.partition(" ")
-    goes_on, rows, told = rows_since(run_dir / "metrics.jsonl", told)
+    mark, _, version = seen.partition(" ")
+    goes_on, rows, mark = rows_since(run_dir / "metrics.jsonl", mark)
     samples, version = samples_since(run_dir / "samples.md", version)
     return {
         "is_there": True,
@@ -66,19 +66,19 @@ def news_of(run_dir: Path, seen: str = "") -> Json:
         "goes_on": goes_on,
         "rows": rows,
         **({} if samples is None else {"samples": samples}),
-        "seen": f"{told} {version}",
+        "seen": f"{mark} {version}",
     }
 
 
-def rows_since(log: Path, told: str) -> tuple[bool, list[Row], str]:
-    """Whether a log begins with what was told; the rows after that, or else all; and the mark of what is told now.
+def rows_since(log: Path, mark: str) -> tuple[bool, list[Row], str]:
+    """Whether a log begins with what is marked as seen; the rows after that, or else all; and the new mark.
 
     A mark is the length in bytes and a checksum of the log as it was read. A line without an end is being written.
     """
     content = _content(log)
     content = content[: content.rfind(b"\n") + 1]
-    length = int(found[1]) if (found := MARK.fullmatch(told)) else 0
-    goes_on = _mark(content[:length]) == told
+    length = int(match[1]) if (match := MARK.fullmatch(mark)) else 0
+    goes_on = _mark(content[:length]) == mark
     rows = map(row_in, content[length if goes_on else 0 :].splitlines())
     return goes_on, [row for row in rows if row is not None], _mark(content)
 

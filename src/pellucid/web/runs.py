@@ -33,8 +33,8 @@ from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import TOKEN_OF_ROLE
 from pellucid.tokenizer.tokenizer import ASSISTANT, END_OF_TURN
 from pellucid.trained import TrainedModel, load_trained_model
+from pellucid.web.cache import Cache
 from pellucid.web.descriptions import NOT_BEGUN, describe, folder_of, rows_of, steps_of
-from pellucid.web.kept import Kept
 
 Json = dict[str, Any]
 
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 MOST_BYTES_OF_MODELS = 1 << 30  # with their traces
 MOST_BYTES_OF_TRACES = 1 << 26  # of each model
-KEPT_CORPORA, KEPT_WORDS = 16, 4096
+MOST_CORPORA, MOST_WORDS = 16, 4096
 FABLES_FOR_EXAMPLES = 6
 LEAST_TOKENS_BEFORE = 24  # an example for recall should be long enough to contain a name; or half of a shorter text
 
@@ -60,7 +60,7 @@ class Opened:
     reading: str
     trained: TrainedModel
     model: LanguageModel
-    traces: Kept[Trace] = field(default_factory=lambda: Kept(MOST_BYTES_OF_TRACES, bytes_of), repr=False)
+    traces: Cache[Trace] = field(default_factory=lambda: Cache(MOST_BYTES_OF_TRACES, bytes_of), repr=False)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -78,10 +78,10 @@ class Runs:
         self._paths = named(paths)
         self.folders = {name: folder_of(path) for name, path in self._paths.items()}
         self.grammar = Lock()  # to be held while using a corpus
-        self._models: Kept[Opened] = Kept(MOST_BYTES_OF_MODELS, lambda opened: opened.n_bytes + MOST_BYTES_OF_TRACES)
-        self._corpora: Kept[Corpus] = Kept(KEPT_CORPORA)
+        self._models: Cache[Opened] = Cache(MOST_BYTES_OF_MODELS, lambda opened: opened.n_bytes + MOST_BYTES_OF_TRACES)
+        self._corpora: Cache[Corpus] = Cache(MOST_CORPORA)
         self._changed: dict[str, str] = {}  # why no truth is shown, by the fingerprint of the data
-        self._documents: Kept[tuple[list[str], Iterator[str]]] = Kept(KEPT_CORPORA)
+        self._documents: Cache[tuple[list[str], Iterator[str]]] = Cache(MOST_CORPORA)
         self._loading = Lock()
 
     # Runs
@@ -95,7 +95,7 @@ class Runs:
         problems: list[Exception] = []
         for name, path in self._paths.items():
             try:
-                with _told_by_name(name, path):
+                with _errors_by_name(name, path):
                     descriptions.append(describe(name, _present(path)))
             except Exception as problem:  # whatever is wrong with one run, the others are shown
                 if not isinstance(problem, PellucidError):
@@ -110,7 +110,7 @@ class Runs:
         """The config of each run that has one that can be read, by name."""
         configs = {}
         for name, folder in self.folders.items():
-            with suppress(PellucidError, OSError):  # `described` tells what is wrong with it
+            with suppress(PellucidError, OSError):  # `described` says what is wrong with it
                 configs[name] = load_run_config(folder / "config.yaml")
         return configs
 
@@ -121,10 +121,10 @@ class Runs:
 
     @contextmanager
     def _reading(self, name: str) -> Iterator[Path]:
-        """The folder of a run. ConfigError if there is no such run; see also `_told_by_name`."""
+        """The folder of a run. ConfigError if there is no such run; see also `_errors_by_name`."""
         if name not in self._paths:
             raise ConfigError("run", f"there is no {name!r} here", f"choose one of {', '.join(self._paths)}")
-        with _told_by_name(name, self._paths[name]):
+        with _errors_by_name(name, self._paths[name]):
             yield _present(self._paths[name])
 
     # Checkpoints
@@ -150,7 +150,7 @@ class Runs:
             corpus = trained.corpus()
             if isinstance(corpus, Drawn):
                 # The page asks for the same words again at each keystroke.
-                corpus.language.words_on = lru_cache(KEPT_WORDS)(corpus.language.words_on)  # type: ignore[method-assign]
+                corpus.language.words_on = lru_cache(MOST_WORDS)(corpus.language.words_on)  # type: ignore[method-assign]
             return corpus
 
         try:
@@ -235,7 +235,7 @@ def named(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 @contextmanager
-def _told_by_name(name: str, path: Path) -> Iterator[None]:
+def _errors_by_name(name: str, path: Path) -> Iterator[None]:
     """Inside, the files of a run are read. What is wrong with them names the run: no client need know its folder."""
     try:
         yield

@@ -31,7 +31,7 @@ class Figure:
     shown: str
 
 
-class Played:
+class PlayedStop:
     """A stop in the runs at hand. Raises ConfigError, at this place, where the tour asks for what is not there."""
 
     def __init__(self, microscope: Microscope, runs: Mapping[str, str], place: str, show: Shown, then: Shown) -> None:
@@ -39,26 +39,26 @@ class Played:
         self._described = {run["name"]: run for run in microscope.runs.described()["runs"]}
         self._show, self._then = show, then
 
-    def told(self, stop: Stop) -> Json:
+    def to_json(self, stop: Stop) -> Json:
         """The stop as the page plays it."""
         show, then = self._state(self._show), self._state(self._then)
         figures = {name: self._figure(each, show if each.before else then) for name, each in stop.measures.items()}
 
-        def told(text: str | None) -> str | None:
+        def filled(text: str | None) -> str | None:
             return text and SLOT.sub(lambda slot: figures[slot[1]].shown, text)
 
-        answer = told(stop.answer)
+        answer = filled(stop.answer)
         choices = {*stop.choices, answer} if answer else set()
         misses = [_miss(each, figures[name]) for name, each in stop.measures.items()]
         return {
             "title": stop.title,
-            "say": told(stop.say),
-            "question": told(stop.question),
+            "say": filled(stop.say),
+            "question": filled(stop.question),
             "choices": [*stop.choices, *sorted(choices - {*stop.choices})]
             if answer in stop.choices
             else sorted(choices),
             "answer": answer,
-            "because": told(stop.because),
+            "because": filled(stop.because),
             "part": self._show.part,
             "show": show,
             "then_part": self._then.part,
@@ -250,16 +250,16 @@ class Played:
 
     def _metric(self, run: str, step: int, name: str) -> float | None:
         """A column of metrics.jsonl, or `skills.recall.accuracy` in one, where it was measured nearest to a step."""
-        found = []
+        measured = []
         for row in self._microscope.runs.metrics(run):
             value: Any = row
             for key in name.split("."):
                 value = value.get(key) if isinstance(value, dict) else None
             if isinstance(value, (int, float)):
-                found.append((abs(row["step"] - step), float(value)))
-        if not found:
+                measured.append((abs(row["step"] - step), float(value)))
+        if not measured:
             raise ConfigError(self._place, f"{run} has not measured {name!r}", "name a column of its metrics.jsonl")
-        return min(found)[1]
+        return min(measured)[1]
 
 
 def drawn(logits_V: torch.Tensor, state: Mapping[str, Any]) -> torch.Tensor:

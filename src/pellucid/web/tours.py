@@ -13,7 +13,7 @@ from pellucid.config.shipped import SHIPPED
 from pellucid.config.tour import Shown, TourConfig, load_tour
 from pellucid.errors import ConfigError
 from pellucid.web.microscope import Microscope
-from pellucid.web.stops import Played
+from pellucid.web.stops import PlayedStop
 
 Json = dict[str, Any]
 
@@ -53,7 +53,7 @@ class Tours:
             place = f"tour {name}, stop {number}"
             show = _over(before, stop.show)
             then = _over(show, stop.then)
-            stops.append(Played(self._microscope, runs, place, show, then).told(stop))
+            stops.append(PlayedStop(self._microscope, runs, place, show, then).to_json(stop))
             before = then
         return {"name": name, "title": tour.title, "minutes": tour.minutes, "about": tour.about, "stops": stops}
 
@@ -65,16 +65,16 @@ class Tours:
     def _runs_of(self, tour: TourConfig) -> dict[str, str]:
         """By name in the tour, the name of the first served run that fits and is not taken yet."""
         keys = {name: flat(config.model_dump(mode="json")) for name, config in self._microscope.runs.configs().items()}
-        found: dict[str, str] = {}
+        chosen: dict[str, str] = {}
         for role, wanted in tour.runs.items():
             where = flat(wanted.where)
             fits = [
                 run
                 for run in keys
-                if run not in found.values() and all(keys[run].get(k) == v for k, v in where.items())
+                if run not in chosen.values() and all(keys[run].get(k) == v for k, v in where.items())
             ]
-            found |= {role: fits[0]} if fits else {}
-        return found
+            chosen |= {role: fits[0]} if fits else {}
+        return chosen
 
 
 def files_of(tour: Path | None) -> list[Path]:

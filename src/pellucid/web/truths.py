@@ -46,10 +46,10 @@ def truth_of_answer(corpus: KnownConversations, tokenizer: Tokenizer, text: str)
     It is not known for questions that the corpus cannot contain, nor for more than a question and its answer.
     """
     is_marked = re.search(ANY_MARK, text) is not None
-    found = ONE_ANSWER.fullmatch(text if is_marked else f"{USER}{text}{END_OF_TURN}{ASSISTANT}")
-    if found is None:
+    match = ONE_ANSWER.fullmatch(text if is_marked else f"{USER}{text}{END_OF_TURN}{ASSISTANT}")
+    if match is None:
         return {"known": False, "why": "The truth is known only of one question and its answer."}
-    question, answer, end = found.groups()
+    question, answer, end = match.groups()
     try:
         known = corpus.answers_to(question)
     except DataError as error:
@@ -60,12 +60,12 @@ def truth_of_answer(corpus: KnownConversations, tokenizer: Tokenizer, text: str)
     ids = [*before, *tokenizer.encode(answer), *ends]
     distributions = [_ended_by(p, tokenizer.end_of_text, mark) for p in truth.distributions]
     is_possible = truth.is_possible and (not end or "" in truth.next_characters)
-    n_possible = found.start(2) + truth.possible_length if is_marked else len(text)
+    n_possible = match.start(2) + truth.possible_length if is_marked else len(text)
     skills = _skills(known, tokenizer, answer, truth)
     return {
         **_at_each([*[None] * (len(before) - 1), *distributions, *[None] * len(ends)], ids),
         "is_answer": True,
-        "possible_length": n_possible if is_possible or not truth.is_possible else found.start(3),
+        "possible_length": n_possible if is_possible or not truth.is_possible else match.start(3),
         "is_possible": is_possible,
         "is_whole": truth.is_whole,
         "next_characters": dict(truth.next_characters),

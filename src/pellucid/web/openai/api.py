@@ -51,7 +51,7 @@ def openai_routes(runs: Mapping[str, ServedRun]) -> APIRouter:
         problem: PellucidError | None = None
         for name in runs:
             try:
-                available.append(_about(await named(name)))
+                available.append(_described(await named(name)))
             except PellucidError as error:
                 problem = error
         if problem and not available:
@@ -60,7 +60,7 @@ def openai_routes(runs: Mapping[str, ServedRun]) -> APIRouter:
 
     @routes.get("/models/{model}")
     async def model(model: str) -> JSONResponse:
-        return JSONResponse(_about(await named(model)))
+        return JSONResponse(_described(await named(model)))
 
     @routes.post("/completions")
     async def completions(body: CompletionRequest, request: Request) -> Response:
@@ -178,7 +178,7 @@ def _warning(prompts: Sequence[Prompt], served: Served) -> Json:
     return {"warning": "; ".join(warnings)} if warnings else {}
 
 
-def _about(served: Served) -> Json:
+def _described(served: Served) -> Json:
     return {
         "id": served.name,
         "object": "model",

@@ -13,7 +13,7 @@ from pellucid.trained import TrainedModel, load_trained_run
 from pellucid.web.openai.engine_thread import EngineThread
 from pellucid.web.runs import named
 
-LOOKS_EVERY_SECONDS = 1.0
+SECONDS_BETWEEN_CHECKS = 1.0
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,16 @@ class ServedRun:
         self._served: Served | None = None
         self._error: PellucidError | None = None
         self._seen: object = None  # the folder's state when it was loaded
-        self._looked_at = -LOOKS_EVERY_SECONDS
+        self._checked_at = -SECONDS_BETWEEN_CHECKS
         self._lock = asyncio.Lock()
 
     async def current(self) -> Served:
         """The current model. CheckpointError if there is none: the folder is gone, still empty, or damaged."""
         async with self._lock:
-            if time.monotonic() - self._looked_at >= LOOKS_EVERY_SECONDS:
+            if time.monotonic() - self._checked_at >= SECONDS_BETWEEN_CHECKS:
                 before = self._served
-                await asyncio.to_thread(self._look)
-                self._looked_at = time.monotonic()
+                await asyncio.to_thread(self._check)
+                self._checked_at = time.monotonic()
                 if before is not None and before is not self._served:
                     before.engine.close()
         if self._error is not None:
@@ -59,7 +59,7 @@ class ServedRun:
         if self._served is not None:
             self._served.engine.close()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Load the checkpoint if it has changed. Current requests keep their model."""
         seen = self._folder_state()
         if seen == self._seen:

@@ -4,7 +4,7 @@
 import { figure, fill, h, percent } from "./elements.js";
 import { moveToken } from "./moves.js";
 import { isUpToDate } from "./requests.js";
-import { keep, kept } from "./session.js";
+import { remember, remembered } from "./session.js";
 import { textOf, visible } from "./tokens.js";
 
 const KEY = "microscope score";
@@ -15,7 +15,7 @@ const NO_SCORE = { guesses: 0, right: 0, model: 0, places: [] };
 export function guessFirst(view) {
   const element = h("div.guessing", { hidden: true });
   const tally = h("p.tally");
-  let score = { ...NO_SCORE, ...kept(KEY) };
+  let score = { ...NO_SCORE, ...remembered(KEY) };
   showScore();
   let guessed = null; // the id, with the place and trace of which it revealed the answer
   return { element, draw, isHidden, guessedId: () => guessed?.id };
@@ -100,7 +100,7 @@ export function guessFirst(view) {
 
   function setScore(now) {
     score = now;
-    keep(KEY, score);
+    remember(KEY, score);
     showScore();
   }
 }

@@ -1,6 +1,6 @@
-// What this tab keeps over a reload, by name; where a browser forbids that, it is kept until the page is closed.
+// Values that this tab remembers over a reload; where a browser forbids that, until the page is closed.
 
-export function kept(name) {
+export function remembered(name) {
   try {
     return JSON.parse(sessionStorage.getItem(name));
   } catch {
@@ -8,7 +8,7 @@ export function kept(name) {
   }
 }
 
-export function keep(name, value) {
+export function remember(name, value) {
   try {
     sessionStorage.setItem(name, JSON.stringify(value));
   } catch {

@@ -3,7 +3,7 @@
 
 import { changed, fill, h } from "./elements.js";
 import { waitedFor } from "./newest.js";
-import { keep, kept } from "./session.js";
+import { remember, remembered } from "./session.js";
 import { fail, noProblem } from "./status.js";
 
 const KEY = "pellucid-tours";
@@ -12,7 +12,7 @@ const MOMENT = 2000; // milliseconds
 export function tourGuide(root, view) {
   const { source, store } = view;
   const memory = {};
-  const answers = kept(KEY) ?? {}; // by tour and stop
+  const answers = remembered(KEY) ?? {}; // by tour and stop
   const choice = h("select", { id: "tour-choice", "aria-label": "Tour", hidden: true, onchange: begin });
   document.getElementById("settings").prepend(choice);
   const isFresh = store.get().text === null; // the address names no view in which one left the tour
@@ -85,7 +85,7 @@ export function tourGuide(root, view) {
   function answer(number, given) {
     const { then, then_part } = tour.stops[number - 1];
     answers[keyOf(number)] = given;
-    keep(KEY, answers);
+    remember(KEY, answers);
     show(number, { show: then, part: then_part });
     view.draw();
     root.querySelector(".because").scrollIntoView({ block: "nearest" });
@@ -174,7 +174,7 @@ export function tourGuide(root, view) {
 
   function again() {
     tour.stops.forEach((_, i) => delete answers[keyOf(i + 1)]);
-    keep(KEY, answers);
+    remember(KEY, answers);
     go(1);
   }
 }

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 T_ = TypeVar("T_")
 
 
-class Kept(Generic[T_]):
+class Cache(Generic[T_]):
     """A cache that drops the least recently used values when their total `size` (default: 1 each) exceeds `most`."""
 
     def __init__(self, most: int, size: Callable[[T_], int] = lambda _: 1) -> None:
