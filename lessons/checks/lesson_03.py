@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 from types import ModuleType
 
 import numpy as np
@@ -28,6 +29,7 @@ def _fields(bits: int, e: int, m: int) -> str:
     return f"{text[0]} {text[1 : 1 + e]} {text[1 + e :]}"
 
 
+@cache
 def _numbers(e: int, m: int) -> list[Fraction]:
     """All numbers of a format from 0 on, in their order, without infinity. Steps double from one binade to the next."""
     numbers, step = [Fraction(0)], Fraction(2) ** (2 - 2 ** (e - 1) - m)
@@ -210,9 +212,8 @@ def round_to(lesson: ModuleType) -> None:
         raise Wrong(f"-∞ stays -∞; you have {got:g}")
     with np.errstate(over="ignore"):
         for e, m in ((5, 10), (3, 2), (2, 3)):
-            table = [float(x) for x in _numbers(e, m)]
             for x in _tries(e):
-                right = float(np.float16(x)) if (e, m) == (5, 10) else _nearest(x, table)
+                right = float(np.float16(x)) if (e, m) == (5, 10) else _nearest(x, e, m)
                 if (got := answer(x, e, m)) != right:
                     raise Wrong(f"{x:.8g} (e = {e}, m = {m}): you have {got:.8g}, not {right:.8g}")
     if (got := answer(0.0, 5, 10)) != 0:
@@ -249,8 +250,9 @@ def _tries(e: int) -> list[float]:
     return [*(sizes * signs).tolist(), *(largest / 2 * np.arange(-2, 2.125, 0.125)).tolist()]
 
 
-def _nearest(x: float, table: list[float]) -> float:
-    """The nearest number of a table from 0 on; one step beyond its end is infinity."""
+def _nearest(x: float, e: int, m: int) -> float:
+    """The nearest number of a format; one step beyond its end is infinity."""
+    table = [float(x) for x in _numbers(e, m)]
     longer = np.array([*table, 2 * table[-1] - table[-2]])
     away = np.abs(longer - min(abs(x), longer[-1]))
     first, *others = np.flatnonzero(away == away.min()).tolist()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -55,37 +56,32 @@ def test_solutions_are_right(lesson, tmp_path):
 
 
 @each_lesson
-def test_every_stub_is_still_to_be_written(lesson, tmp_path):
-    stubs = lesson.stubs()
+def test_every_stub_is_still_to_be_written_and_the_exercise_before_does_not_ask_for_it(lesson, tmp_path):
+    text = lesson.stubs()
     solved = lesson.solutions.read_text(encoding="utf-8")
-    assert "# solution:" not in stubs
-    assert stubs.count("raise NotImplementedError") == len(lesson.exercises) == solved.count("# solution:")
-    for exercise in lesson.exercises:
-        stub = re.search(rf"^def {exercise.name}\(.*?NotImplementedError\(.*?\)\n", stubs, re.MULTILINE | re.DOTALL)
-        assert stub, exercise.name
-        text = with_attempt(solved, Attempt(exercise.name, stub[0], ""))
-        last = tried(lesson, text, tmp_path, checks(lesson))[-1]
+    assert "# solution:" not in text
+    assert text.count("raise NotImplementedError") == len(lesson.exercises) == solved.count("# solution:")
+    for before, exercise in pairwise((None, *lesson.exercises)):
+        if before:  # as a student's file grows
+            solution = re.search(rf"^def {before.name}\(.*?# end\n", solved, re.MULTILINE | re.DOTALL)
+            text = with_attempt(text, Attempt(before.name, solution[0], None))
+        asked = replace(lesson, exercises=(before, exercise) if before else (exercise,))
+        *right, last = tried(asked, text, tmp_path, checks(lesson))
+        assert len(right) == len(asked.exercises) - 1
         assert (last.exercise, last.fault, last.is_written) == (exercise.name, "not written yet", False)
 
 
 @pytest.mark.parametrize(("lesson", "exercise"), EXERCISES)
 def test_each_mistake_gets_its_sentence_and_each_solution_passes(lesson, exercise, tmp_path):
-    """From its exercise on: the exercises before ask nothing of it, or its stub would be met there."""
     solved = lesson.solutions.read_text(encoding="utf-8")
-    names = [exercise.name for exercise in lesson.exercises]
-    rest = replace(lesson, exercises=lesson.exercises[names.index(exercise) :])
-    for attempt in attempts(lesson):
-        if attempt.exercise != exercise:
-            continue
-        outcomes = tried(rest, with_attempt(solved, attempt), tmp_path, checks(lesson))
-        last = outcomes[-1]
+    alone = replace(lesson, exercises=tuple(each for each in lesson.exercises if each.name == exercise))
+    for attempt in (each for each in attempts(lesson) if each.exercise == exercise):
+        [outcome] = tried(alone, with_attempt(solved, attempt), tmp_path, checks(lesson))
         if attempt.says is None:
-            assert last.fault is None, attempt.source
-            assert len(outcomes) == len(rest.exercises)
+            assert outcome.fault is None, attempt.source
         else:
-            assert last.exercise == exercise, attempt
-            assert attempt.says in (last.fault or "no fault was found"), attempt.source
-            assert "raised" not in last.fault.partition(":")[0], "a mistake must not be met by an exception"
+            assert attempt.says in (outcome.fault or "no fault was found"), attempt.source
+            assert "raised" not in outcome.fault.partition(":")[0], "a mistake must not be met by an exception"
 
 
 @each_lesson

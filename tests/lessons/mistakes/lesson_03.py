@@ -154,16 +154,6 @@ def round_to(x, e, m):
 
 @also_right
 def round_to(x, e, m):
-    """By a table of all numbers, one more at its end, for which infinity is written."""
-    n = (2**e - 1) * 2**m
-    numbers = [decode(bits, e, m) for bits in range(n)] + [2.0**2 ** (e - 1)]
-    size = min(abs(x), numbers[-1])
-    i = min(range(n + 1), key=lambda i: (abs(numbers[i] - size), i % 2))
-    return math.copysign(math.inf if i == n else numbers[i], x)
-
-
-@also_right
-def round_to(x, e, m):
     """By adding and subtracting a large number, and letting float64 round: Dekker's trick."""
     smallest_normal = 2.0 ** (2 - 2 ** (e - 1))
     binade = smallest_normal
