@@ -24,8 +24,8 @@ from pellucid.config.model import (
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.exchange.classes import ARCHITECTURES, Architecture
 from pellucid.exchange.config_json import DAMAGED, bias_flags, biases_of, read_config, written_config
-from pellucid.exchange.knobs import knobs_of, require_all_told
-from pellucid.exchange.layouts import Place, bias_place, places_of, to_ours, to_theirs
+from pellucid.exchange.knobs import knobs_of, require_all_written
+from pellucid.exchange.layouts import TensorNames, bias_place, tensor_names
 from pellucid.model.build import build_model, head_width
 from pellucid.model.positions import Sinusoidal
 
@@ -47,17 +47,17 @@ def to_hugging_face(
     architecture = class_for(config, tensors, any_tokenizer=any_tokenizer)
     hf_config = written_config(architecture, config, vocab_size, used_biases(tensors))
     hf_config["torch_dtype"] = str(tensors[EMBEDDING].dtype).removeprefix("torch.")
-    places = _places(architecture, config, hf_config)
+    names = _names(architecture, config, hf_config)
     computed = _computed_positions(config, tensors[EMBEDDING])
-    told = knobs_of(read_config(architecture, {**architecture.defaults, **hf_config}, architecture.name)[0])
-    told |= {"position": config.position.type} if computed else {}
-    require_all_told(config, told, architecture.name, ANOTHER_VALUE)
+    written = knobs_of(read_config(architecture, {**architecture.defaults, **hf_config}, architecture.name)[0])
+    written |= {"position": config.position.type} if computed else {}
+    require_all_written(config, written, architecture.name, ANOTHER_VALUE)
     all_tensors = {**tensors, **computed}
-    without_place = sorted(all_tensors.keys() - {name for place in places for name in place.ours})
+    without_place = sorted(all_tensors.keys() - {name for each in names for name in each.ours})
     if unused := [name for name in without_place if all_tensors[name].any()]:
         what = f"{architecture.name} has no place for {unused[0]}"
         raise ConfigError("model", what, "export a run without it, as the one that it started from")
-    return hf_config, _laid_out(places, all_tensors)
+    return hf_config, _laid_out(names, all_tensors)
 
 
 def from_hugging_face(
@@ -71,14 +71,14 @@ def from_hugging_face(
     values = {**architecture.defaults, **hf_config}
     config, vocab_size = read_config(architecture, values, where)
     expected = _expected(config, vocab_size, len(hf_tensors), where)
-    places = _places(architecture, config, values)
-    expected_there = _laid_out(places, expected)
+    names = _names(architecture, config, values)
+    expected_there = _laid_out(names, expected)
     renamed = _renamed(architecture, hf_tensors, expected_there, where)
     _require_fit(expected_there, renamed, where)
 
     tensors: dict[str, Tensor] = {}
-    for place in places:
-        tensors.update(zip(place.ours, to_ours(place, renamed[place.theirs].float()), strict=True))
+    for each in names:
+        tensors.update(zip(each.ours, each.to_ours(renamed[each.theirs].float()), strict=True))
     hint = hf_config.get("pellucid")
     return *_as_exported(config, vocab_size, tensors, hint if isinstance(hint, dict) else {}), vocab_size
 
@@ -124,7 +124,7 @@ def _lacks(architecture: Architecture, config: DecoderConfig, biases: set[BiasPl
         "position.rotated_fraction": not rope or rope.rotated_width(width) == width,
         "position": config.position.type in architecture.positions,
         "norm": config.norm == architecture.norm,
-        "bias": biases <= {bias_place(row.ours[0]) for row in architecture.rows if row.bias},
+        "bias": biases <= {bias_place(each.ours[0]) for each in architecture.modules if each.bias},
         "activation": config.activation in architecture.activations,
         "qk_norm": config.qk_norm == architecture.qk_norm,
         "n_kv_heads": architecture.groups_heads or config.n_kv_heads in (None, config.n_heads),
@@ -138,27 +138,27 @@ def _value(knob: str, config: DecoderConfig) -> Any:
     return reduce(lambda value, key: getattr(value, key, None), path)
 
 
-def _places(architecture: Architecture, config: DecoderConfig, values: Mapping[str, Any]) -> list[Place]:
-    """The place of each tensor; `values` of config.json say which modules and biases there are."""
-    places = [Place((EMBEDDING,), architecture.embedding)]
+def _names(architecture: Architecture, config: DecoderConfig, values: Mapping[str, Any]) -> list[TensorNames]:
+    """The names of each tensor; `values` of config.json say which modules and biases there are."""
+    names = [TensorNames((EMBEDDING,), architecture.embedding)]
     if not config.tied_embeddings:
-        places.append(Place((UNEMBEDDING,), "lm_head.weight"))
+        names.append(TensorNames((UNEMBEDDING,), "lm_head.weight"))
     if "learned" in architecture.positions:
-        places.append(Place((POSITIONS,), "transformer.wpe.weight"))
+        names.append(TensorNames((POSITIONS,), "transformer.wpe.weight"))
     n_experts = config.experts.n_experts if config.experts else 0
-    for row in architecture.rows:
-        places.extend(places_of(row, values, config.n_layers, n_experts))
-    return places
+    for module in architecture.modules:
+        names.extend(tensor_names(module, values, config.n_layers, n_experts))
+    return names
 
 
-def _laid_out(places: list[Place], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _laid_out(names: list[TensorNames], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Our tensors in their layout; biases that we lack are zeros."""
 
     def part(name: str) -> Tensor:
         weight = tensors[name.removesuffix("bias") + "weight"] if name.endswith(".bias") else tensors[name]
         return tensors[name] if name in tensors else weight.new_zeros(weight.size(0))
 
-    return {place.theirs: to_theirs(place, [part(name) for name in place.ours]) for place in places}
+    return {each.theirs: each.to_theirs([part(name) for name in each.ours]) for each in names}
 
 
 def _computed_positions(config: DecoderConfig, like: Tensor) -> dict[str, Tensor]:

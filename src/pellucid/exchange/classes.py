@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pellucid.exchange.layouts import Row
+from pellucid.exchange.layouts import ModuleNames
 
+ATTENTION, FEED_FORWARD = "blocks.{}.attention.sublayer", "blocks.{}.feed_forward.sublayer"
+MOE = "model.layers.{}.block_sparse_moe"
 GATED = {"swiglu": ("silu", "swish")}
 PLAIN = {
     "relu": ("relu",),
@@ -37,7 +39,7 @@ class Architecture:
 
     name: str
     model_type: str
-    rows: tuple[Row, ...]
+    modules: tuple[ModuleNames, ...]
     norm: str = "rms_norm"
     activations: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: GATED)
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -58,45 +60,45 @@ class Architecture:
     dropouts: tuple[str, ...] = ("attention_dropout",)
 
 
-def attention(*, qkv: bool | str = False, out: bool | str = False, norms: bool = False) -> tuple[Row, ...]:
-    """The rows that all classes but GPT-2's share."""
+def attention(*, qkv: bool | str = False, out: bool | str = False, norms: bool = False) -> tuple[ModuleNames, ...]:
+    """The modules that all classes but GPT-2 share."""
     return (
-        Row(("final_norm",), "model.norm", bias=norms),
-        Row(("blocks.{}.attention.norm",), "model.layers.{}.input_layernorm", bias=norms),
-        Row(("blocks.{}.attention.sublayer.W_Q",), "model.layers.{}.self_attn.q_proj", bias=qkv),
-        Row(("blocks.{}.attention.sublayer.W_K",), "model.layers.{}.self_attn.k_proj", bias=qkv),
-        Row(("blocks.{}.attention.sublayer.W_V",), "model.layers.{}.self_attn.v_proj", bias=qkv),
-        Row(("blocks.{}.attention.sublayer.W_O",), "model.layers.{}.self_attn.o_proj", bias=out),
-        Row(("blocks.{}.feed_forward.norm",), "model.layers.{}.post_attention_layernorm", bias=norms),
+        ModuleNames(("final_norm",), "model.norm", bias=norms),
+        ModuleNames(("blocks.{}.attention.norm",), "model.layers.{}.input_layernorm", bias=norms),
+        ModuleNames((f"{ATTENTION}.W_Q",), "model.layers.{}.self_attn.q_proj", bias=qkv),
+        ModuleNames((f"{ATTENTION}.W_K",), "model.layers.{}.self_attn.k_proj", bias=qkv),
+        ModuleNames((f"{ATTENTION}.W_V",), "model.layers.{}.self_attn.v_proj", bias=qkv),
+        ModuleNames((f"{ATTENTION}.W_O",), "model.layers.{}.self_attn.o_proj", bias=out),
+        ModuleNames(("blocks.{}.feed_forward.norm",), "model.layers.{}.post_attention_layernorm", bias=norms),
     )
 
 
-def gated(bias: bool | str = False) -> tuple[Row, ...]:
+def gated(bias: bool | str = False) -> tuple[ModuleNames, ...]:
     return (
-        Row(("blocks.{}.feed_forward.sublayer.W_gate",), "model.layers.{}.mlp.gate_proj", bias=bias),
+        ModuleNames((f"{FEED_FORWARD}.W_gate",), "model.layers.{}.mlp.gate_proj", bias=bias),
         *plain("up_proj", "down_proj", bias),
     )
 
 
-def plain(widen: str, narrow: str, bias: bool | str) -> tuple[Row, ...]:
+def plain(widen: str, narrow: str, bias: bool | str) -> tuple[ModuleNames, ...]:
     return (
-        Row(("blocks.{}.feed_forward.sublayer.W_1",), f"model.layers.{{}}.mlp.{widen}", bias=bias),
-        Row(("blocks.{}.feed_forward.sublayer.W_2",), f"model.layers.{{}}.mlp.{narrow}", bias=bias),
+        ModuleNames((f"{FEED_FORWARD}.W_1",), f"model.layers.{{}}.mlp.{widen}", bias=bias),
+        ModuleNames((f"{FEED_FORWARD}.W_2",), f"model.layers.{{}}.mlp.{narrow}", bias=bias),
     )
 
 
-QKV = tuple(f"blocks.{{}}.attention.sublayer.W_{letter}" for letter in "QKV")
+QKV = tuple(f"{ATTENTION}.W_{letter}" for letter in "QKV")
 
 LLAMA = Architecture(
     name="LlamaForCausalLM",
     model_type="llama",
-    rows=attention(qkv="attention_bias", out="attention_bias") + gated("mlp_bias"),
+    modules=attention(qkv="attention_bias", out="attention_bias") + gated("mlp_bias"),
     defaults={**LIKE_LLAMA, "attention_bias": False, "mlp_bias": False},
 )
 MISTRAL = Architecture(  # a Llama with a window
     name="MistralForCausalLM",
     model_type="mistral",
-    rows=attention() + gated(),
+    modules=attention() + gated(),
     window="sliding_window",
     divides_width=False,
     defaults={**LIKE_LLAMA, "num_key_value_heads": 8, "sliding_window": 4096},
@@ -105,12 +107,12 @@ MIXTRAL = replace(
     MISTRAL,  # with experts
     name="MixtralForCausalLM",
     model_type="mixtral",
-    rows=(
+    modules=(
         *attention(),
-        Row(("blocks.{}.feed_forward.sublayer.router",), "model.layers.{}.block_sparse_moe.gate"),
-        Row(("blocks.{}.feed_forward.sublayer.experts.{}.W_gate",), "model.layers.{}.block_sparse_moe.experts.{}.w1"),
-        Row(("blocks.{}.feed_forward.sublayer.experts.{}.W_1",), "model.layers.{}.block_sparse_moe.experts.{}.w3"),
-        Row(("blocks.{}.feed_forward.sublayer.experts.{}.W_2",), "model.layers.{}.block_sparse_moe.experts.{}.w2"),
+        ModuleNames((f"{FEED_FORWARD}.router",), f"{MOE}.gate"),
+        ModuleNames((f"{FEED_FORWARD}.experts.{{}}.W_gate",), f"{MOE}.experts.{{}}.w1"),
+        ModuleNames((f"{FEED_FORWARD}.experts.{{}}.W_1",), f"{MOE}.experts.{{}}.w3"),
+        ModuleNames((f"{FEED_FORWARD}.experts.{{}}.W_2",), f"{MOE}.experts.{{}}.w2"),
     ),
     experts=True,
     defaults={
@@ -125,7 +127,7 @@ MIXTRAL = replace(
 QWEN2 = Architecture(  # a Llama with biases for queries, keys and values alone
     name="Qwen2ForCausalLM",
     model_type="qwen2",
-    rows=attention(qkv=True) + gated(),
+    modules=attention(qkv=True) + gated(),
     window="layer_types",
     divides_width=False,
     own_tokenizer=True,
@@ -135,11 +137,11 @@ QWEN3 = replace(
     QWEN2,  # with norms of queries and keys, and other biases
     name="Qwen3ForCausalLM",
     model_type="qwen3",
-    rows=(
+    modules=(
         *attention(qkv="attention_bias", out="attention_bias"),
         *gated(),
-        Row(("blocks.{}.attention.sublayer.query_norm",), "model.layers.{}.self_attn.q_norm"),
-        Row(("blocks.{}.attention.sublayer.key_norm",), "model.layers.{}.self_attn.k_norm"),
+        ModuleNames((f"{ATTENTION}.query_norm",), "model.layers.{}.self_attn.q_norm"),
+        ModuleNames((f"{ATTENTION}.key_norm",), "model.layers.{}.self_attn.k_norm"),
     ),
     qk_norm=True,
     own_tokenizer=False,
@@ -150,7 +152,7 @@ STARCODER2 = Architecture(
     model_type="starcoder2",
     norm="layer_norm",
     activations=PLAIN,
-    rows=attention(qkv="use_bias", out="use_bias", norms=True) + plain("c_fc", "c_proj", "use_bias"),
+    modules=attention(qkv="use_bias", out="use_bias", norms=True) + plain("c_fc", "c_proj", "use_bias"),
     epsilon="norm_epsilon",
     window="sliding_window",
     divides_width=False,
@@ -168,14 +170,14 @@ GPT2 = Architecture(
     model_type="gpt2",
     norm="layer_norm",
     activations=PLAIN,
-    rows=(
-        Row(("final_norm",), "transformer.ln_f", bias=True),
-        Row(("blocks.{}.attention.norm",), "transformer.h.{}.ln_1", bias=True),
-        Row(QKV, "transformer.h.{}.attn.c_attn", layout="side_by_side", bias=True),
-        Row(("blocks.{}.attention.sublayer.W_O",), "transformer.h.{}.attn.c_proj", layout="side_by_side", bias=True),
-        Row(("blocks.{}.feed_forward.norm",), "transformer.h.{}.ln_2", bias=True),
-        Row(("blocks.{}.feed_forward.sublayer.W_1",), "transformer.h.{}.mlp.c_fc", layout="side_by_side", bias=True),
-        Row(("blocks.{}.feed_forward.sublayer.W_2",), "transformer.h.{}.mlp.c_proj", layout="side_by_side", bias=True),
+    modules=(
+        ModuleNames(("final_norm",), "transformer.ln_f", bias=True),
+        ModuleNames(("blocks.{}.attention.norm",), "transformer.h.{}.ln_1", bias=True),
+        ModuleNames(QKV, "transformer.h.{}.attn.c_attn", side_by_side=True, bias=True),
+        ModuleNames((f"{ATTENTION}.W_O",), "transformer.h.{}.attn.c_proj", side_by_side=True, bias=True),
+        ModuleNames(("blocks.{}.feed_forward.norm",), "transformer.h.{}.ln_2", bias=True),
+        ModuleNames((f"{FEED_FORWARD}.W_1",), "transformer.h.{}.mlp.c_fc", side_by_side=True, bias=True),
+        ModuleNames((f"{FEED_FORWARD}.W_2",), "transformer.h.{}.mlp.c_proj", side_by_side=True, bias=True),
     ),
     sizes={
         "d_model": "n_embd",
@@ -201,5 +203,5 @@ GPT2 = Architecture(
     only={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False},
 )
 
-# Of several that match a decoder, with as many unused biases, the first is used.
+# The first is used of those that match a decoder with the fewest unused biases.
 ARCHITECTURES = (LLAMA, QWEN3, GPT2, STARCODER2, MISTRAL, MIXTRAL, QWEN2)

@@ -33,7 +33,7 @@ def written_config(
         **dict.fromkeys(architecture.dropouts, 0.0),
         **architecture.only,
         **bias_flags(architecture, biases),
-        # Zeros and a table of numbers no longer tell this: `from_hugging_face` reads it, transformers does not.
+        # Zeros and a table of numbers do not show this: `from_hugging_face` reads it, transformers does not.
         "pellucid": {"bias": config.bias, "position": config.position.type},
     }
     if architecture.groups_heads:
@@ -80,9 +80,9 @@ def read_config(architecture: Architecture, hf_config: Mapping[str, Any], where:
         model["feed_forward"] = {"type": "moe", "n_experts": n_experts, "top_k": top_k}
     if (window := read.window()) is not None:
         model["attention"] = {"type": "sliding_window", "window": window}
-    for row in architecture.rows:
-        if isinstance(row.bias, str):
-            read.flag(row.bias)
+    for module in architecture.modules:
+        if isinstance(module.bias, str):
+            read.flag(module.bias)
     model["bias"] = _biases(architecture, hf_config)
     try:
         return DecoderConfig.model_validate(model), read.integer("vocab_size")
@@ -94,16 +94,17 @@ def read_config(architecture: Architecture, hf_config: Mapping[str, Any], where:
 def bias_flags(architecture: Architecture, biases: Set[BiasPlace]) -> dict[str, bool]:
     """The keys about biases, for a model that has them at these places."""
     flags: dict[str, bool] = {}
-    for row in architecture.rows:
-        if isinstance(row.bias, str):
-            flags[row.bias] = flags.get(row.bias, False) or bias_place(row.ours[0]) in biases
+    for module in architecture.modules:
+        if isinstance(module.bias, str):
+            flags[module.bias] = flags.get(module.bias, False) or bias_place(module.ours[0]) in biases
     return flags
 
 
 def biases_of(architecture: Architecture, values: Mapping[str, Any]) -> set[BiasPlace]:
     """The places where the class has biases, with these values of config.json."""
-    has = [(row, values[row.bias] if isinstance(row.bias, str) else row.bias) for row in architecture.rows]
-    return {bias_place(row.ours[0]) for row, has_bias in has if has_bias}
+    modules = architecture.modules
+    has = [(each, values[each.bias] if isinstance(each.bias, str) else each.bias) for each in modules]
+    return {bias_place(each.ours[0]) for each, has_bias in has if has_bias}
 
 
 def _biases(architecture: Architecture, values: Mapping[str, Any]) -> bool | list[BiasPlace]:

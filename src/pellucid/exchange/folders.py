@@ -1,13 +1,15 @@
-"""Creates a new folder atomically, such as that of a run: nothing is left if that fails."""
+"""Creates a new folder atomically, such as that of a run: nothing is left if that fails. And reads what one holds."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 
 from pellucid.checkpoint.step_directory import Checkpoint, write_checkpoint
-from pellucid.errors import ConfigError, InputOutputError
+from pellucid.errors import ConfigError, InputOutputError, PellucidError
 from pellucid.files import require_room, written_whole
 
 
@@ -46,3 +48,14 @@ def write_run(directory: Path, checkpoint: Checkpoint) -> None:
         write_checkpoint(draft, checkpoint)
         (draft / "config.yaml").write_text(checkpoint.config_yaml, encoding="utf-8", newline="\n")
         (draft / "tokenizer.json").write_text(checkpoint.tokenizer_json, encoding="utf-8", newline="\n")
+
+
+def json_object(text: str, kind: type[PellucidError], where: str, fix: str) -> dict[str, Any]:
+    """The object that a file holds as JSON; an error of this kind if it holds none."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise kind(where, "damaged: no JSON object", fix)
+    return values

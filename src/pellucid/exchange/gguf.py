@@ -19,7 +19,7 @@ from torch import Tensor
 from pellucid.config.model import DecoderConfig
 from pellucid.errors import ConfigError, Fix, InputOutputError, Option
 from pellucid.exchange.architectures import to_hugging_face, used_biases
-from pellucid.exchange.knobs import knobs_of, require_all_told
+from pellucid.exchange.knobs import knobs_of, require_all_written
 from pellucid.exchange.precision import Precision, rounded
 from pellucid.exchange.rewrites import Tensors, as_llama
 from pellucid.files import require_room, written_whole
@@ -28,7 +28,7 @@ from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import JINJA
 
 Keys = dict[str, tuple[str, ...]]
-# The keys of a file that say a knob; `_told` says what they leave open.
+# The keys in which a file holds a knob; `_written` has what the architecture adds.
 SIZES: Keys = {
     "context_length": ("context_length",),
     "d_model": ("embedding_length",),
@@ -110,7 +110,7 @@ def as_gguf(config: DecoderConfig, tensors: Tensors, vocab_size: int) -> tuple[s
     if architecture not in KEYS:
         knob = "feed_forward" if config.feed_forward.type == "moe" else "attention"
         raise ConfigError(f"model.{knob}", f"no {architecture} is written as GGUF here", EXPORT_TO_HF)
-    require_all_told(config, _told(architecture, config), f"the {architecture} of GGUF", EXPORT_TO_HF)
+    require_all_written(config, _written(architecture, config), f"the {architecture} of GGUF", EXPORT_TO_HF)
     if architecture == "qwen2" and head_width(config) * config.n_heads != config.d_model:
         what = f"the qwen2 of GGUF has heads of d_model / n_heads, and here they are {head_width(config)} wide"
         raise ConfigError("model.head_width", what, EXPORT_TO_HF.after("train without biases"))
@@ -146,17 +146,17 @@ def _add_shape(writer: Any, architecture: str, config: DecoderConfig) -> None:
             getattr(writer, f"add_{key}")(knobs[knob])
 
 
-def _told(architecture: str, config: DecoderConfig) -> dict[str, Any]:
+def _written(architecture: str, config: DecoderConfig) -> dict[str, Any]:
     """The knobs of the decoder that a program builds from the file: by its keys, tensors and architecture."""
     knobs, is_gpt2 = knobs_of(config), architecture == "gpt2"
-    said = {knob: knobs[knob] for knob in (*KEYS[architecture], "tied_embeddings")}
+    in_keys = {knob: knobs[knob] for knob in (*KEYS[architecture], "tied_embeddings")}
     built = DecoderConfig(
-        **{knob: value for knob, value in said.items() if "." not in knob},
+        **{knob: value for knob, value in in_keys.items() if "." not in knob},
         norm="layer_norm" if is_gpt2 else "rms_norm",
         activation="gelu_tanh" if is_gpt2 else "swiglu",
         qk_norm=architecture == "qwen3",
     )
-    return knobs_of(built) | said | ({"position": knobs["position"]} if is_gpt2 else {})  # a table in the tensors
+    return knobs_of(built) | in_keys | ({"position": knobs["position"]} if is_gpt2 else {})  # a table in the tensors
 
 
 def _named(gguf: Any, architecture: str, config: DecoderConfig, hf_tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -21,7 +20,7 @@ from pellucid.config.model import DecoderConfig
 from pellucid.config.run import RunConfig
 from pellucid.errors import CheckpointError, ConfigError, DataError
 from pellucid.exchange.architectures import from_hugging_face
-from pellucid.exchange.folders import require_empty, write_run
+from pellucid.exchange.folders import json_object, require_empty, write_run
 from pellucid.exchange.tokenizer_files import imported_tokenizer
 from pellucid.files import read_at_most, require_regular
 from pellucid.version import __version__
@@ -49,7 +48,8 @@ def import_run(source: str, run_dir: Path) -> None:
     require_empty(run_dir)
     name = _run_name(run_dir)
     folder, where = _folder_of(source), source
-    hf_config = _object(_text(folder / CONFIG, "name the folder of a model, with config.json"), f"{where}/{CONFIG}")
+    text = _text(folder / CONFIG, "name the folder of a model, with config.json")
+    hf_config = json_object(text, CheckpointError, f"{where}/{CONFIG}", SAVE_AGAIN)
     config, tensors, vocab_size = from_hugging_face(hf_config, _weights(folder, where), where)
     texts = {TOKENIZER: _text(folder / TOKENIZER, SAVE_AGAIN)}
     texts |= {file: _text(folder / file, SAVE_AGAIN) for file in TOKENIZER_SETTINGS if (folder / file).exists()}
@@ -122,7 +122,7 @@ def _folder_of(source: str) -> Path:
 def _weights(folder: Path, where: str) -> dict[str, Tensor]:
     """All tensors of a file, or of the files that an index names."""
     if (folder / INDEX).exists() and not (folder / WEIGHTS).exists():
-        index = _object(_text(folder / INDEX, SAVE_AGAIN), f"{where}/{INDEX}")
+        index = json_object(_text(folder / INDEX, SAVE_AGAIN), CheckpointError, f"{where}/{INDEX}", SAVE_AGAIN)
         weight_map = index.get("weight_map")
         names = sorted(set(map(str, weight_map.values()))) if isinstance(weight_map, Mapping) else []
         if not names or any(Path(name).name != name for name in names):
@@ -155,13 +155,3 @@ def _text(file: Path, fix: str) -> str:
         raise kind(str(file.parent), f"no {file.name} here", fix) from None
     except (OSError, UnicodeDecodeError) as error:
         raise kind(str(file), f"cannot be read ({getattr(error, 'strerror', None) or error})", fix) from None
-
-
-def _object(text: str, where: str) -> dict[str, Any]:
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError):
-        values = None
-    if not isinstance(values, dict):
-        raise CheckpointError(where, "damaged: no JSON object", SAVE_AGAIN)
-    return values

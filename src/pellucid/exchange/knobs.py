@@ -1,6 +1,6 @@
 """The knobs on which the logits of a trained model depend, and the check that an export loses none of them.
 
-A knob that a writer does not tell is refused by name, even if it is newer than the writer.
+A knob that is not written is refused by name, even if it is newer than the export.
 """
 
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ from pellucid.errors import ConfigError, Fix
 from pellucid.model.build import head_width
 
 ONLY_FOR_TRAINING = {"dropout", "embedding_std", "zero_init_projections", "copying_init"}
-TOLD_BY_TENSORS = {"type", "bias"}  # each tensor must have a place in the export, or be zeros
+SHOWN_BY_TENSORS = {"type", "bias"}  # each tensor must have a place in the export, or be zeros
 
 
 def knobs_of(config: DecoderConfig) -> dict[str, Any]:
     """The knobs of a trained model's logits, as dotted names, with defaults written out."""
-    sections = config.model_dump(exclude=ONLY_FOR_TRAINING | TOLD_BY_TENSORS)
+    sections = config.model_dump(exclude=ONLY_FOR_TRAINING | SHOWN_BY_TENSORS)
     knobs = {name.removesuffix(".type"): value for name, value in flat(sections).items()}
     knobs |= {"n_kv_heads": config.n_kv_heads or config.n_heads, "head_width": head_width(config)}
     knobs |= {"d_ff": config.d_ff or 4 * config.d_model}
@@ -29,8 +29,8 @@ def knobs_of(config: DecoderConfig) -> dict[str, Any]:
     return knobs
 
 
-def require_all_told(config: DecoderConfig, told: Mapping[str, Any], by: str, fix: str | Fix) -> None:
-    """Raise ConfigError, naming the knob, unless what an export tells is the whole decoder."""
+def require_all_written(config: DecoderConfig, written: Mapping[str, Any], by: str, fix: str | Fix) -> None:
+    """Raise ConfigError, naming the knob, unless the knobs that an export has written are those of the decoder."""
     for knob, value in knobs_of(config).items():
-        if knob not in told or told[knob] != value:
+        if knob not in written or written[knob] != value:
             raise ConfigError(f"model.{knob}", f"{by} has no place for {value}", fix)

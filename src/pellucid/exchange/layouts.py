@@ -1,29 +1,26 @@
-"""Layouts of tensors in classes of transformers: one row per module, used in both directions."""
+"""Names and layouts of tensors in classes of transformers: one description per module, used in both directions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
-from typing_extensions import assert_never
 
 from pellucid.config.model import BiasPlace
 
-# same: as ours. side_by_side: matrices side by side, each transposed (GPT-2's Conv1D).
-Layout = Literal["same", "side_by_side"]
-
 
 @dataclass(frozen=True)
-class Row:
+class ModuleNames:
     """Our modules and the one of theirs with their tensors; `{}` stands for the layer, then the expert.
 
-    bias: whether it has one, or the key of config.json that says so.
+    side_by_side: it holds our matrices beside each other, each transposed (GPT-2's Conv1D). bias: whether it has one,
+    or the key of config.json that says so.
     """
 
     ours: tuple[str, ...]
     theirs: str
-    layout: Layout = "same"
+    side_by_side: bool = False
     bias: bool | str = False
 
 
@@ -39,46 +36,35 @@ def bias_place(name: str) -> BiasPlace:
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorNames:
     """Tensors of ours, and the tensor of theirs with the same numbers."""
 
     ours: tuple[str, ...]
     theirs: str
-    layout: Layout = "same"
+    side_by_side: bool = False
+
+    def to_theirs(self, tensors: list[Tensor]) -> Tensor:
+        return _transposed(torch.cat(tensors)).contiguous() if self.side_by_side else tensors[0]
+
+    def to_ours(self, tensor: Tensor) -> list[Tensor]:
+        """The inverse of `to_theirs`."""
+        if not self.side_by_side:
+            return [tensor]
+        parts = _transposed(tensor).chunk(len(self.ours))
+        return [part.clone(memory_format=torch.contiguous_format) for part in parts]
 
 
-def places_of(row: Row, values: Mapping[str, Any], n_layers: int, n_experts: int) -> Iterator[Place]:
-    """A place for each layer, expert and kind of parameter of the row; `values` are those of config.json."""
-    has_bias = values[row.bias] if isinstance(row.bias, str) else row.bias
-    n_braces = row.theirs.count("{}")
+def tensor_names(
+    module: ModuleNames, values: Mapping[str, Any], n_layers: int, n_experts: int
+) -> Iterator[TensorNames]:
+    """The tensors of the module, for each layer, expert and kind of parameter; `values` are those of config.json."""
+    has_bias = values[module.bias] if isinstance(module.bias, str) else module.bias
+    n_braces = module.theirs.count("{}")
     for layer in range(n_layers if n_braces else 1):
         for expert in range(n_experts if n_braces == 2 else 1):
             for kind in ("weight", "bias") if has_bias else ("weight",):
-                ours = tuple(f"{name.format(layer, expert)}.{kind}" for name in row.ours)
-                yield Place(ours, f"{row.theirs.format(layer, expert)}.{kind}", row.layout)
-
-
-def to_theirs(place: Place, parts: list[Tensor]) -> Tensor:
-    match place.layout:
-        case "same":
-            return parts[0]
-        case "side_by_side":
-            return _transposed(torch.cat(parts)).contiguous()
-        case _:
-            assert_never(place.layout)
-
-
-def to_ours(place: Place, tensor: Tensor) -> list[Tensor]:
-    """The inverse of `to_theirs`."""
-    match place.layout:
-        case "same":
-            return [tensor]
-        case "side_by_side":
-            return [
-                part.clone(memory_format=torch.contiguous_format) for part in _transposed(tensor).chunk(len(place.ours))
-            ]
-        case _:
-            assert_never(place.layout)
+                ours = tuple(f"{name.format(layer, expert)}.{kind}" for name in module.ours)
+                yield TensorNames(ours, f"{module.theirs.format(layer, expert)}.{kind}", module.side_by_side)
 
 
 def _transposed(matrix_or_bias: Tensor) -> Tensor:

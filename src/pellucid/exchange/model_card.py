@@ -12,6 +12,7 @@ from pellucid.config.yaml_source import write_yaml
 from pellucid.model.build import head_width
 from pellucid.tokenizer.tokenizer import END_OF_TURN
 from pellucid.trained import TrainedModel
+from pellucid.training.metrics import read_rows
 from pellucid.version import __version__
 
 PATHS = {"files", "validation_files", "data_files", "path", "start_from"}  # keys of a run config
@@ -96,6 +97,7 @@ def model_card(trained: TrainedModel, state: State, run: Path, exported: Exporte
     imported = config.corpus.type == "none"
     origin = "imported" if imported else f"trained with Pellucid {state.pellucid_version or __version__}"
     trained_on = "" if imported else f"| trained on | {config.corpus.type}, {state.tokens:,} tokens |\n"
+    row = next((row for row in reversed(read_rows(run / "metrics.jsonl")) if row["step"] == state.step), {})
     values = _without_folders(config.model_dump(mode="json"))
     return f"""\
 ---
@@ -117,7 +119,7 @@ A decoder-only transformer, {origin}, exported from step {state.step:,} by Pellu
 | written as | {exported.name} |
 {_parameters(trained, exported)}| vocabulary | {tokenizer.vocab_size:,} tokens |
 | context | {trained.model.context_length:,} tokens |
-{trained_on}{_losses(state, _row_of(run / "metrics.jsonl", state.step), config.loss_unit)}
+{trained_on}{_losses(state, row, config.loss_unit)}
 {_rewritten(config.model, exported)}## How to load it
 
 {loading.text.replace("{begin}", begin).replace("{end}", END_OF_TURN)}
@@ -191,12 +193,3 @@ def _losses(state: State, row: Mapping[str, Any], unit: str) -> str:
         rows += f"| floor | {floor:.4f} nats per token: no model can do better |\n"
         rows += f"| excess | {state.val_loss - floor:.4f} nats per token, {share} |\n"
     return rows
-
-
-def _row_of(metrics_file: Path, step: int) -> dict[str, Any]:
-    """The row of metrics.jsonl for a step; {} if the checkpoint was copied without it."""
-    try:
-        rows = [json.loads(line) for line in metrics_file.read_text("utf-8").splitlines()]
-    except (OSError, ValueError):
-        return {}
-    return next((row for row in reversed(rows) if isinstance(row, dict) and row.get("step") == step), {})

@@ -103,7 +103,7 @@ def widen_heads(config: DecoderConfig, tensors: Tensors, width: int) -> tuple[De
     K, s = head_width(config), sqrt(width / head_width(config))
     rope = _rope(config)
     if config.attention == "linear":
-        raise ConfigError("model.attention", "linear attention sees the zeros of a wider head", "train with auto")
+        raise ConfigError("model.attention", "linear attention sees the zeros of a wider head", "train with explicit")
     assert not config.qk_norm or config.norm == "rms_norm", "a LayerNorm sees the zeros"
 
     def placed(tensor: Tensor, places: list[int], others: float = 0.0) -> Tensor:

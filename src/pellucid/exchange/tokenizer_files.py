@@ -11,6 +11,7 @@ from typing import Any
 import tokenizers
 
 from pellucid.errors import DataError
+from pellucid.exchange.folders import json_object
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import JINJA
 from pellucid.tokenizer.tokenizer import template_ids
@@ -91,7 +92,11 @@ def imported_tokenizer(files: Mapping[str, str], vocab_size: int, where: str) ->
     if tokenizer.vocab_size > vocab_size:
         what = f"{tokenizer.vocab_size:,} tokens are more than the {vocab_size:,} rows of the model's embedding"
         raise DataError(f"{where}/tokenizer.json", what, "put the model's own tokenizer.json there")
-    settings = {name: _parsed(text, f"{where}/{name}") for name, text in files.items() if name != "tokenizer.json"}
+    settings = {
+        name: json_object(text, DataError, f"{where}/{name}", "download or save the model again")
+        for name, text in files.items()
+        if name != "tokenizer.json"
+    }
     before, after = _begin_and_ends(tokenizer, settings)
     library = _with_template(tokenizer.to_json(), None)
     library.add_special_tokens([f"<|reserved_{id_}|>" for id_ in range(tokenizer.vocab_size, vocab_size)])
@@ -142,13 +147,3 @@ def _template(names: Mapping[int, str], before: Iterable[int], after: Iterable[i
 
 def _with_template(tokenizer_json: str, template: dict[str, Any] | None) -> tokenizers.Tokenizer:
     return tokenizers.Tokenizer.from_str(json.dumps({**json.loads(tokenizer_json), "post_processor": template}))
-
-
-def _parsed(text: str, where: str) -> dict[str, Any]:
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError):
-        values = None
-    if not isinstance(values, dict):
-        raise DataError(where, "damaged: no JSON object", "download or save the model again")
-    return values
