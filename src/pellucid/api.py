@@ -100,8 +100,9 @@ def train(
     note = partial(print, file=sys.stderr, flush=True)
     if resume and overwrite:
         raise ConfigError("pellucid.train", "resume and overwrite exclude each other", "give one of them")
-    options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "minutes": minutes}
-    outcome = train_run(run_config, Path(data_dir), directory, **options, note=note)
+    outcome = train_run(
+        run_config, Path(data_dir), directory, resume=resume, overwrite=overwrite, minutes=minutes, note=note
+    )
     if outcome.stopped_by is not None:
         raise KeyboardInterrupt(f"stopped after step {outcome.step}, saved; continue with resume=True")
     return load(directory)

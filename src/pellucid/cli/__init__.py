@@ -61,7 +61,7 @@ HIDDEN = ("train-for-page", "experiment-run")
 
 
 def app_for(command: str | None = None) -> typer.Typer:
-    """The command line with this one command, so that no other's file is loaded; with all of them without one."""
+    """The command line with this command alone, so that no other's file is loaded; with all if there is none such."""
     app = typer.Typer(
         epilog="Exit codes: 0 done; 2 usage or config; 3 data or tokenizer; 4 checkpoint; 5 input/output; 6 non-finite "
         "loss; 7 run directory in use; 8 out of memory; 9 a training process was lost; 129 a closed terminal; "
@@ -72,7 +72,7 @@ def app_for(command: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
     app.callback()(pellucid)
-    for name in COMMANDS if command is None else [command]:
+    for name in [command] if command in COMMANDS else COMMANDS:
         file, function = COMMANDS[name].split(".")
         app.command(name, hidden=name in HIDDEN)(getattr(import_module(f"pellucid.cli.{file}"), function))
     return app
@@ -108,12 +108,10 @@ def main() -> NoReturn:
     log.setLevel(logging.INFO if is_first() else logging.ERROR)
     is_bare = len(sys.argv) == 1
     try:
-        app = app_for(_typed_command())
-        exit_code = app(["--help"] if is_bare else None, prog_name="pellucid", standalone_mode=False) or (
-            2 if is_bare else 0
-        )
+        app = app_for(*sys.argv[1:2])
+        exit_code = app(["--help"] if is_bare else None, prog_name="pellucid", standalone_mode=False)
         sys.stdout.flush()
-        sys.exit(exit_code)
+        sys.exit(exit_code or (2 if is_bare else 0))
     except SystemExit as end:
         if isinstance(end, Stopped):
             note("stopped")
@@ -122,10 +120,6 @@ def main() -> NoReturn:
         if debug:
             raise
         sys.exit(_report(error))
-
-
-def _typed_command() -> str | None:
-    return sys.argv[1] if sys.argv[1:] and sys.argv[1] in COMMANDS else None
 
 
 def _stop(number: int, _frame: FrameType | None) -> NoReturn:
@@ -139,7 +133,7 @@ def _report(error: BaseException) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if hasattr(error, "format_message"):  # typer's own errors: an unknown option, a missing argument
-        path = " ".join(["pellucid", *filter(None, [_typed_command()])])
+        path = " ".join(["pellucid", *(word for word in sys.argv[1:2] if word in COMMANDS)])
         where = getattr(getattr(error, "ctx", None), "command_path", path)
         what, fix = _plain_message(error), f"see `{where} --help`"
         is_text = "unexpected extra argument" in what or re.match("No such option: --(text|prompt|file)", what)

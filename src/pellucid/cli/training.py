@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Option
 
@@ -39,8 +39,9 @@ def train(
 
     directory = run_dir or RUNS_ROOT / run_config.name
     say_where_new(DATA_ROOT, directory.parent)
-    options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "minutes": minutes}
-    outcome = train_run(run_config, DATA_ROOT, directory, **options, note=note)
+    outcome = train_run(
+        run_config, DATA_ROOT, directory, resume=resume, overwrite=overwrite, minutes=minutes, note=note
+    )
     if not is_first():
         sys.exit(0 if outcome.stopped_by is None else 128 + outcome.stopped_by)
     if outcome.stopped_by is not None:

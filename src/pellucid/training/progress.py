@@ -112,12 +112,11 @@ class Saver:
 
     def environment(self) -> dict[str, str | int]:
         """The six properties that must stay the same for a resumed run to be identical bit for bit."""
-        precision = self.trainer.precision
         return {
             "pellucid_version": __version__,
             "torch_version": torch.__version__,
-            "device": str(precision.device),
-            "dtype": str(precision.dtype),
+            "device": str(self.trainer.precision.device),
+            "dtype": str(self.trainer.precision.dtype),
             "threads": torch.get_num_threads(),
             "processes": self.trainer.world.size,
         }

@@ -34,9 +34,13 @@ class ProgressBar:
     def __init__(self, n_steps: int, n_reported: int, floor: float | None, *, is_shown: bool, log_every: int) -> None:
         self._n_steps, self._floor, self._log_every = n_steps, floor, log_every
         self._is_shown = is_shown and sys.stderr is not None
-        is_bar = self._is_shown and sys.stderr.isatty()
         self._bar = tqdm(
-            total=n_steps, initial=n_reported, unit="step", mininterval=0.5, dynamic_ncols=True, disable=not is_bar
+            total=n_steps,
+            initial=n_reported,
+            unit="step",
+            mininterval=0.5,
+            dynamic_ncols=True,
+            disable=not (self._is_shown and sys.stderr.isatty()),
         )
         self._recent: deque[tuple[int, float]] = deque(maxlen=RECENT_UPDATES)  # their tokens and seconds
         self._said_at = -math.inf

@@ -105,8 +105,8 @@ class Session:
             raise
         progress.elapsed_seconds += time.perf_counter() - started
         self.report.add_samples(step, samples)
-        is_kept = step in table.snapshots_at  # a snapshot needs its point on the loss curve
-        if val_loss is not None or is_kept or table.is_due(table.log_every, step):
+        # A snapshot needs its point on the loss curve.
+        if val_loss is not None or step in table.snapshots_at or table.is_due(table.log_every, step):
             self.report.add_row(step, update, evaluation, progress.tokens, progress.elapsed_seconds)
         progress.best_loss, progress.evaluations_since_best = best_loss, since_best
         progress.best_step = step if is_best else progress.best_step

@@ -173,11 +173,10 @@ class Trainer:
 
     def _seed_dropout(self, micro_batch: int, rows: slice) -> None:
         """Seed dropout by step, micro-batch and row: whichever rank reads these rows, it drops the same."""
-        place = (self.step, micro_batch, rows.start or 0)
         # torch.manual_seed looks for other devices first, which takes milliseconds.
         on_cpu = self.precision.device.type == "cpu"
         seed = torch.default_generator.manual_seed if on_cpu else torch.manual_seed
-        seed(int(np.random.SeedSequence([self.seed, *place]).generate_state(1)[0]))
+        seed(int(np.random.SeedSequence([self.seed, self.step, micro_batch, rows.start or 0]).generate_state(1)[0]))
 
     def _gradients(self) -> list[Tensor]:
         """The gradients, the same list on every rank: zeros for parameters that this rank's rows did not use."""
