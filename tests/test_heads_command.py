@@ -47,9 +47,9 @@ def test_heads_of_a_run_on_fables_are_measured_by_skill(trained, pellucid):
     assert together == [row for group in groups for row in trained.knock_out(group).rows]
 
 
-def test_where_no_grammar_knows_the_text_only_the_scores_are_shown(workplace, pellucid):
-    run = library.train("tiny.yaml", "run", steps=2, data_dir="data")
-    result = pellucid("heads", "run")
+def test_where_no_grammar_knows_the_text_only_the_scores_are_shown(tiny_place, pellucid):
+    run = library.load(tiny_place / "base")
+    result = pellucid("heads", tiny_place / "base")
     assert result.exit_code == 0
     assert "unclassified" in result.stdout
     assert "what heads do" not in result.stdout
