@@ -165,7 +165,7 @@ def test_only_the_exercises_in_their_order_count_whatever_a_file_writes_into_the
     noise = ["zzz", 10**400, {"exercise": first}, [third, None, True], [first], [first, 5, True], [[]] * 3]
     lines = [*noise, right[0], right[0], *noise, right[1], right[0], wrong, [third, None, True]]
     log = BytesIO(b"\n\xff\n" + b"[" * 9000 + b"\n" + "\n".join(map(json.dumps, lines)).encode() + b"\n[")
-    assert [astuple(each) for each in attempts._told(log, LESSON)] == [*map(tuple, right), tuple(wrong)]
+    assert [astuple(each) for each in attempts._read_outcomes(log, LESSON)] == [*map(tuple, right), tuple(wrong)]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot fork")

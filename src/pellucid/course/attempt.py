@@ -2,7 +2,7 @@
 
 `attempt` starts a process of its own, so an endless loop, a full memory or `sys.exit()` costs one sentence, not the
 command. The process checks one exercise after the other and ends at the first that is not right. It is no judge of
-honesty: the student's file runs in the same Python as the checks, and can change them, or what they tell.
+honesty: the student's file runs in the same Python as the checks, and can change them and their log.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from pellucid.errors import one_line
 from pellucid.runtime.processes import command_of
 
 MOST_SECONDS = 60.0  # for one exercise
-MOST_SHOWN = 100_000  # characters that a student's file may print
-MOST_TOLD = 1 << 16  # bytes that the checks may tell: far more than they do
+MOST_PRINTED = 100_000  # characters that are shown of what a student's file prints
+MOST_LOGGED = 1 << 16  # bytes that are read of the log: far more than the checks write
 Check = Callable[[ModuleType], None]
 
 
@@ -53,13 +53,13 @@ def attempt(
     `finished` names the student's files of other lessons that later ones build on: {"lesson_01": path}. Without one,
     ours takes its place.
     """
-    said: list[str] = []
+    last_line: list[str] = []  # of what the process prints; empty if that is nothing
     with tempfile.TemporaryDirectory() as folder, open(Path(folder) / "outcomes.jsonl", "w+b") as log:
         others = [f"{name}={path}" for name, path in finished.items()]
         command = command_of("pellucid.course.attempt", str(lesson.number), str(file), log.name, *others)
-        with _process(command, said) as process:
+        with _process(command, last_line) as process:
             is_late = not _ends(process, log, lesson, most_seconds)
-        outcomes = _told(log, lesson)
+        outcomes = _read_outcomes(log, lesson)
     if (outcomes and outcomes[-1].fault) or len(outcomes) == len(lesson.exercises):
         return outcomes
     name = lesson.exercises[len(outcomes)].name
@@ -69,15 +69,15 @@ def attempt(
         code = process.returncode
         fault = f"Python ended in the middle of it ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
         fault += "; is there enough memory?" if code == -9 else ""  # so Linux ends a process that takes too much
-        fault += f"; it said last: {said[-1]}" if said else ""
+        fault += f"; it said last: {last_line[0]}" if last_line else ""
     return [*outcomes, Outcome(name, fault)]
 
 
 @contextmanager
-def _process(command: list[str], said: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """A process in a session of its own, which ends with all that it has started. `said` gets its last line.
+def _process(command: list[str], last_line: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process in a session of its own, which ends with all that it has started.
 
-    What it prints goes to stderr, as a report on stdout is JSON.
+    What it prints goes to stderr, as a report on stdout is JSON, and the last line of it into `last_line`.
     """
     process = subprocess.Popen(
         command,
@@ -90,7 +90,7 @@ def _process(command: list[str], said: list[str]) -> Iterator[subprocess.Popen[s
         start_new_session=True,
     )
     assert process.stdout is not None
-    thread = Thread(target=_pass_on, args=(process.stdout, said), daemon=True)
+    thread = Thread(target=_pass_on, args=(process.stdout, last_line), daemon=True)
     thread.start()
     try:
         yield process
@@ -103,42 +103,42 @@ def _process(command: list[str], said: list[str]) -> Iterator[subprocess.Popen[s
         thread.join(timeout=5)  # a process that has left the session may hold the pipe open
 
 
-def _pass_on(output: IO[str], said: list[str]) -> None:
+def _pass_on(output: IO[str], last_line: list[str]) -> None:
     """Show what is printed, as it comes, and keep the last line that is not empty."""
     n_shown = 0
     with output:
-        while line := output.readline(MOST_SHOWN):
-            if sys.stderr is not None and n_shown < MOST_SHOWN:
+        while line := output.readline(MOST_PRINTED):
+            if sys.stderr is not None and n_shown < MOST_PRINTED:
                 with suppress(OSError, ValueError):  # nobody listens any more
-                    print(line[: MOST_SHOWN - n_shown], end="", file=sys.stderr, flush=True)
+                    print(line[: MOST_PRINTED - n_shown], end="", file=sys.stderr, flush=True)
             n_shown += len(line)
-            said[:] = [one_line(line.strip())] if line.strip() else said
+            last_line[:] = [one_line(line.strip())] if line.strip() else last_line
 
 
 def _ends(process: subprocess.Popen[str], log: BinaryIO, lesson: Lesson, most_seconds: float) -> bool:
     """Whether the checks end before one exercise has taken too long. Each outcome starts the clock anew.
 
-    The first line of the log, an empty one, tells that all is imported, which takes longer on a busy machine.
+    An empty first line of the log means that all is imported, which takes longer on a busy machine.
     """
     size, n_done, since = 0, 0, time.monotonic()
     while process.poll() is None and n_done < len(lesson.exercises):
         if (new_size := log.seek(0, os.SEEK_END)) != size:
-            n_told = len(_told(log, lesson))
-            if not size or n_told > n_done:
+            n_logged = len(_read_outcomes(log, lesson))
+            if not size or n_logged > n_done:
                 since = time.monotonic()
-            size, n_done = new_size, n_told
+            size, n_done = new_size, n_logged
         if time.monotonic() - since > (most_seconds if size else 5 * MOST_SECONDS):
             return False
         time.sleep(0.02)
     return True
 
 
-def _told(log: BinaryIO, lesson: Lesson) -> list[Outcome]:
-    """The outcomes in a log: those of the exercises in their order, as a student's file may write there, too."""
+def _read_outcomes(log: BinaryIO, lesson: Lesson) -> list[Outcome]:
+    """The outcomes in a log, as far as exercises follow in their order: a student's file may write there, too."""
     outcomes: list[Outcome] = []
     names = [exercise.name for exercise in lesson.exercises]
     log.seek(0)
-    for line in log.read(MOST_TOLD).splitlines():
+    for line in log.read(MOST_LOGGED).splitlines():
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):

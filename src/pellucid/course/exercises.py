@@ -28,7 +28,7 @@ SOLUTION = re.compile(r"^def (\w+)\((?:(?!^def ).)*?^( +)# solution:\n(.*?)^ +# 
 
 @dataclass(frozen=True)
 class Exercise:
-    """One function that a student writes. `difficulty` is 1 to 3 stars; `section` is where the page tells of it."""
+    """One function that a student writes. `difficulty` is 1 to 3 stars; `section` is its anchor on the page."""
 
     name: str
     minutes: int
@@ -79,7 +79,7 @@ def all_lessons() -> list[Lesson]:
 
 
 def read_lesson(page: Path) -> Lesson:
-    """A lesson as its page tells it."""
+    """Read a lesson from its page."""
     text = page.read_text(encoding="utf-8")
     exercises = tuple(
         Exercise(name, int(minutes), len(stars), anchor(heading), tuple(HINT.findall(body)))
