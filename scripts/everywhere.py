@@ -71,9 +71,9 @@ def main() -> None:
         file = folder / f"{number}.xml"
         if options.only or for_pytest or folder.name.endswith("-dirty") or not file.exists():
             run(row, file, for_pytest)
-        found = outcome(file)
-        failed += [f"row {number}: {name}" for name in found.failed]
-        print(f"{settings} {found.passed} | {len(found.failed)} | {found.skipped} | {found.minutes:.1f} |", flush=True)
+        done = outcome(file)
+        failed += [f"row {number}: {name}" for name in done.failed]
+        print(f"{settings} {done.passed} | {len(done.failed)} | {done.skipped} | {done.minutes:.1f} |", flush=True)
     print("", *failed, sep="\n")
     sys.exit(bool(failed))
 

@@ -142,10 +142,10 @@ def report(facts: Sequence[str], outcomes: Sequence[Outcome], entries: Entries) 
     lines += [f"| {each.part.name} | {each.result} | {each.seconds:.0f} |" for each in outcomes]
     for each in outcomes:
         if each.part.name == "tests" and each.log:
-            found = re.findall(r"^(\S+::.*?) (PASSED|FAILED|ERROR|SKIPPED)", each.log, re.MULTILINE)
-            counts = Counter(result.lower() for _, result in found)
+            tests = re.findall(r"^(\S+::.*?) (PASSED|FAILED|ERROR|SKIPPED)", each.log, re.MULTILINE)
+            counts = Counter(result.lower() for _, result in tests)
             lines += ["", "Tests: " + ", ".join(f"{n} {result}" for result, n in counts.items()), ""]
-            lines += [f"- {result.lower()}: {name}" for name, result in found if result != "PASSED"]
+            lines += [f"- {result.lower()}: {name}" for name, result in tests if result != "PASSED"]
     for name, entry in entries.items():
         lines += ["", f"## {name}", "", entry["machine"], ""]
         lines += [f"    {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in entry["figures"].items()]

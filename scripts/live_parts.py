@@ -26,10 +26,10 @@ def live_script() -> str:
 
 def modules_of(start: Path) -> list[Path]:
     """A module and all that it imports: from its own folder, or from the microscope."""
-    found = [start]
-    for path in found:
+    modules = [start]
+    for path in modules:
         for name in IMPORTED.findall(path.read_text(encoding="utf-8")):
             imported = LIVE / name if (LIVE / name).is_file() else STATIC / name
-            if imported not in found:
-                found.append(imported)
-    return found
+            if imported not in modules:
+                modules.append(imported)
+    return modules

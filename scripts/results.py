@@ -218,9 +218,9 @@ def _output(*command: str) -> str:
 
 def filled(page: str, entries: Entries) -> str:
     """The page with every marked number, table and text as recorded. Raises KeyError for what is not recorded."""
-    page = NUMBER.sub(lambda found: found[1] + _as_shown(figure(found[2], entries), found[3]), page)
-    page = TABLE.sub(lambda found: found[1] + _table(figure(found[2], entries), found[3]), page)
-    return TEXT.sub(lambda found: found[1] + _block(figure(found[2], entries)), page)
+    page = NUMBER.sub(lambda mark: mark[1] + _as_shown(figure(mark[2], entries), mark[3]), page)
+    page = TABLE.sub(lambda mark: mark[1] + _table(figure(mark[2], entries), mark[3]), page)
+    return TEXT.sub(lambda mark: mark[1] + _block(figure(mark[2], entries)), page)
 
 
 def figure(path: str, entries: Entries) -> Any:
@@ -228,10 +228,10 @@ def figure(path: str, entries: Entries) -> Any:
     name, *keys = path.split("/")
     if name == "experiments":
         return figure_of_experiment(keys[0], "/".join(keys[1:-2]), *keys[-2:])
-    found = entries[name]["figures"]
+    value = entries[name]["figures"]
     for key in keys:
-        found = found[key]
-    return found
+        value = value[key]
+    return value
 
 
 def figure_of_experiment(name: str, label: str, which: str, column: str) -> float:

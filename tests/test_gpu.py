@@ -52,7 +52,7 @@ file.write_text(json.dumps({**json.loads(file.read_text()), "measured_gpu": entr
 """
 
 
-def test_what_fails_hangs_or_lacks_something_is_told_and_the_next_part_runs(gpu, on_a_gpu):
+def test_a_part_that_fails_hangs_or_lacks_something_is_reported_and_the_next_runs(gpu, on_a_gpu):
     parts = [
         part(gpu, "tests", f"print({TEST_LOG!r}); raise SystemExit(1)"),
         part(gpu, "hangs", "import time; print('begun', flush=True); time.sleep(600)", seconds=0.2),
@@ -126,7 +126,7 @@ def test_a_package_that_is_missing_is_named_and_the_rest_runs(gpu, on_a_gpu, mon
     assert n_skipped == (1 if hidden == "transformers" else len(parts))
 
 
-def test_a_text_that_is_not_given_is_told(gpu):
+def test_the_speedrun_says_that_it_lacks_a_text(gpu):
     without, given = (gpu.parts_of(text, None) for text in (None, Path("text.txt")))
     assert [each.name for each in without if each.lacks] == ["speedrun"]
     assert [each.name for each in given if each.lacks] == []

@@ -329,7 +329,7 @@ def test_answers_are_cut_where_the_verdict_is_certain():
     assert cuts["cut: both"](pair) == Pair([0], [1], [5])
 
 
-def test_a_run_is_told_by_the_means_of_its_first_and_last_five_updates():
+def test_a_run_begins_and_ends_with_the_means_of_five_updates():
     rows = [{"reward": n, "kl": 10 * n, "whole": n, "obeys": 0} for n in range(10)]
     assert list(post_training.start_and_end(rows).values()) == [2, 7, 1, 3.5, 70]
 
@@ -509,7 +509,7 @@ def test_the_larger_text_holds_the_small_one_and_ends_near_its_limit(monkeypatch
     assert texts["large"].items() > {"a": "éa", "README.md": (ROOT / "README.md").read_text("utf-8")}.items()
 
 
-def test_the_demo_is_told_in_percent():
+def test_the_demo_s_figures_are_in_percent():
     scores = {"excess_nats_per_token": 0.01, "floor_nats_per_token": 0.5}
     scores["skills"] = {name: {"accuracy": 0.9} for name in (*demo.SKILLS, "choice")}
     assert list(demo.figures_from(scores).values()) == pytest.approx([2, 90, 90, 90])

@@ -40,8 +40,9 @@ def spectra(runs: Sequence[TrainedModel]) -> Figure:
         frequencies = np.arange(1, len(after) + 1)
         axes.bar(frequencies, 100 * after, color=PALETTE[0], label="trained")
         axes.step(frequencies, 100 * before, where="mid", color="black", linewidth=1, label="untrained")
-        found = f"{share_of_peaks(after):.0%} in the five strongest frequencies, untrained {share_of_peaks(before):.0%}"
-        axes.set_title(f"{trained.config.name}: {found}", loc="left")
+        peaks, flat = share_of_peaks(after), share_of_peaks(before)
+        title = f"{trained.config.name}: {peaks:.0%} in the five strongest frequencies, untrained {flat:.0%}"
+        axes.set_title(title, loc="left")
         axes.set_ylabel("power (%)")
     axes.set_xlabel("frequency: waves around the circle of numbers")
     axes.legend()

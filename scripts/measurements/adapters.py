@@ -44,7 +44,7 @@ def measure(demo: Path = ROOT / DEMO) -> Iterator[Entry]:
         name: {skill: scores["skills"][skill]["excess_nats_per_document"] for skill in SKILLS}
         for name, (_, scores) in in_format.items()
     }
-    yield Entry("quantization", {name: costs(*found, exact) for name, found in in_format.items()}, ["fables"])
+    yield Entry("quantization", {name: costs(*measured, exact) for name, measured in in_format.items()}, ["fables"])
     yield Entry("quantization by skill", by_skill, ["fables"])
     yield Entry("adapters", beside_all_weights(tuned), ["fables", *TUNED.values()])
 
@@ -73,14 +73,14 @@ def tuning(name: str) -> dict[str, float]:
     """
     run = Path("checkpoints", name)
     pellucid("train", ROOT / f"configs/{name}.yaml")
-    found, on_fables = (evaluation(run, *LATEST, *on) for on in ((), ("--on", DEMO)))
+    scores, on_fables = (evaluation(run, *LATEST, *on) for on in ((), ("--on", DEMO)))
     step = find_step_directory(run, "latest")
     return {
         **sizes(step),
         "checkpoint (kB)": (step / "model.safetensors").stat().st_size / 1e3,
-        "loss": found["loss_nats_per_token"],
-        "excess (% of the floor)": 100 * found["excess_nats_per_token"] / found["floor_nats_per_token"],
-        "obeys (%)": 100 * found["answers"]["instructions"]["all"]["obeys"]["share"],
+        "loss": scores["loss_nats_per_token"],
+        "excess (% of the floor)": 100 * scores["excess_nats_per_token"] / scores["floor_nats_per_token"],
+        "obeys (%)": 100 * scores["answers"]["instructions"]["all"]["obeys"]["share"],
         "excess on fables (% of the floor)": 100 * on_fables["excess_fraction"],
     }
 

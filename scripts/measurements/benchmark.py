@@ -170,8 +170,8 @@ def compare_start(n_pairs: int) -> Figures:
         "pellucid generate": lambda: pellucid("generate", "run", "--max-new-tokens", "100"),
         "import torch": lambda: subprocess.run([sys.executable, "-c", "import torch"], check=True),
     }
-    found = take_turns({name: partial(seconds_of, command) for name, command in commands.items()}, n_pairs)
-    return {name: {"seconds": median(seconds)} for name, seconds in found.items()}
+    times = take_turns({name: partial(seconds_of, command) for name, command in commands.items()}, n_pairs)
+    return {name: {"seconds": median(seconds)} for name, seconds in times.items()}
 
 
 def peak_of_training(shape: Shape, precision: Precision, accumulation: int, checkpointing: bool) -> float:
@@ -193,9 +193,9 @@ def most_memory_so_far() -> int:
 
 def measure_memory(auto: Precision) -> Figures:
     shape = Shape(batch_size=32, context_length=256, vocab_size=4096)
-    found: Figures = {}
+    rows: Figures = {}
     for accumulation in (1, 4, 16):
-        row = found[f"{accumulation} × {shape.batch_size}"] = {}
+        row = rows[f"{accumulation} × {shape.batch_size}"] = {}
         for name, checkpointing in (("peak (MB)", False), ("with gradient checkpointing (MB)", True)):
             row[name] = in_a_process(peak_of_training, shape, auto, accumulation, checkpointing)
-    return found
+    return rows

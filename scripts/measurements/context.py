@@ -40,7 +40,7 @@ def measure(*, turns: int = 15) -> Iterator[Entry]:
     with torch.inference_mode():
         for length in LENGTHS:
             writers = {name: Writer(model, length).milliseconds for name, model in models.items()}
-            times = {f"{name} (ms)": median(found) for name, found in take_turns(writers, turns).items()}
+            times = {f"{name} (ms)": median(milliseconds) for name, milliseconds in take_turns(writers, turns).items()}
             sizes = {f"{name} (KB)": state_bytes(model, precision, length) / 1000 for name, model in models.items()}
             figures[f"{length:,}"] = times | sizes
     yield Entry("context", figures, numbers="fp32")

@@ -28,17 +28,17 @@ TIME, SKILLS = "training (s)", ("recall", "agreement", "count")
 def measure(*, seeds: int = 5, here_only: bool = False, pictures: Path | None = None) -> Iterator[Entry]:
     """--here-only: this folder's code, no clone, and nothing is installed. --pictures docs: puts the demo's there."""
     minutes = seconds_of(run_here if here_only else run_in_a_clone) / 60
-    found = {0: figures_of(CLONE / DEMO)}
+    by_seed = {0: figures_of(CLONE / DEMO)}
     for figure in ("loss.png", "skills.png") if pictures else ():
         shutil.copy(CLONE / DEMO / figure, pictures)
     for seed in range(1, seeds):
         pellucid("train", FABLES, f"name=seed-{seed}", f"seed={seed}", folder=CLONE)
-        found[seed] = figures_of(CLONE / f"checkpoints/seed-{seed}")
+        by_seed[seed] = figures_of(CLONE / f"checkpoints/seed-{seed}")
     lines = pellucid("evaluate", CLONE / DEMO).rstrip("\n").splitlines()
-    yield Entry(here("demo"), {"minutes": minutes, **found[0], "evaluation": lines}, ["fables"])
+    yield Entry(here("demo"), {"minutes": minutes, **by_seed[0], "evaluation": lines}, ["fables"])
     if seeds > 1:  # all take as long as the first, unless something runs beside them
         of_seeds = {
-            str(seed): {name: figures[name] for name in figures if name != TIME} for seed, figures in found.items()
+            str(seed): {name: figures[name] for name in figures if name != TIME} for seed, figures in by_seed.items()
         }
         yield Entry(here("demo_seeds"), of_seeds, ["fables"])
 

@@ -81,9 +81,9 @@ def measure(
         update, machine = update_of(ROOT / "configs/gpt2_124m.yaml", changes)
         for n in (8, 64, 1024):
             cluster, case = gpus(n), f"{name}, {n:,} GPUs"
-            found = plans(update, cluster)
-            figures["memory"][case] = {way: plan.memory.total / 1e9 if plan else "–" for way, plan in found.items()}
-            figures["efficiency"][case] = {way: percent(update, cluster, plan) for way, plan in found.items()}
+            by_way = plans(update, cluster)
+            figures["memory"][case] = {way: plan.memory.total / 1e9 if plan else "–" for way, plan in by_way.items()}
+            figures["efficiency"][case] = {way: percent(update, cluster, plan) for way, plan in by_way.items()}
             if (name, n) == IN_FULL:
                 figures["in full"] = in_full(update, cluster, machine)
     for n in (8, 128):
@@ -132,10 +132,10 @@ def percent(update: Update, cluster: Cluster, plan: Plan | None) -> float | str:
 
 def in_full(update: Update, cluster: Cluster, machine: Machine) -> list[str]:
     """A table of all ways, and what it assumes."""
-    n, peak, found = cluster.n_devices, machine.flops_per_second / UTILIZATION, plans(update, cluster)
+    n, peak, by_way = cluster.n_devices, machine.flops_per_second / UTILIZATION, plans(update, cluster)
 
     def line(name: str, shown: Callable[[Plan], str]) -> str:
-        return f"    {name:<32}" + "".join(f"{'-' if plan is None else shown(plan):>12}" for plan in found.values())
+        return f"    {name:<32}" + "".join(f"{'-' if plan is None else shown(plan):>12}" for plan in by_way.values())
 
     def gigabytes(name: str, part: str, key: str) -> str:
         return line(name, lambda plan: f"{getattr(getattr(plan, part), key) / 1e9:,.2f}")
@@ -150,7 +150,7 @@ def in_full(update: Update, cluster: Cluster, machine: Machine) -> list[str]:
     return [
         f"{n:,} GPUs, {cluster.devices_per_node:,} in a node; an update reads {update.rows:,} rows of "
         f"{update.tokens_per_row:,} tokens",
-        f"{'':36}" + "".join(f"{way:>12}" for way in found),
+        f"{'':36}" + "".join(f"{way:>12}" for way in by_way),
         line("copies of the model", lambda plan: f"{plan.layout.replicas:,}"),
         line("GPUs that share a layer (tp)", lambda plan: f"{plan.layout.tensor}"),
         line("stages of layers (pp)", lambda plan: f"{plan.layout.stages}"),

@@ -168,12 +168,12 @@ class Walk:
 
     def draw_of(self, hole: Hole, place: Place) -> Draw:
         """The draw that a hole repeats."""
-        (found,) = (
+        (repeated,) = (
             draw
             for draw in place.drawn
             if draw.choice.variable == hole.variable and hole.attribute in self.attributes(draw)
         )
-        return found
+        return repeated
 
     def attributes(self, draw: Draw) -> frozenset[str]:
         """The names of the attributes, which all options of a draw have in common."""

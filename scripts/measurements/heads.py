@@ -28,12 +28,12 @@ def measure(run: Path, *, fables: int = N_DOCUMENTS) -> Iterator[Entry]:
     trained, _ = load_trained_run(run)
     model, corpus = require_decoder(trained.model, "heads"), known_corpus_of(trained, "heads")
     held_out = held_out_documents(corpus, trained.tokenizer, model.context_length, fables)
-    found = attribute(model, trained.tokenizer, corpus.language, held_out)
+    attribution = attribute(model, trained.tokenizer, corpus.language, held_out)
     figures = {
-        "looks": looks(found),
-        "costs": all_costs(found),
+        "looks": looks(attribution),
+        "costs": all_costs(attribution),
         "costs of the mean": costs_of_mean(model, held_out, corpus.language.skills),
-        "done": done(found),
+        "done": done(attribution),
     }
     yield Entry("heads", figures, ["fables"], numbers="fp32")
 
@@ -42,32 +42,34 @@ def shown(estimate: Estimate, times: float = 1.0, digits: int = 2) -> str:
     return f"{times * estimate.mean:.{digits}f} ± {times * estimate.half_width:.{digits}f}"
 
 
-def looks(found: Attribution) -> dict[str, dict[str, str]]:
+def looks(attribution: Attribution) -> dict[str, dict[str, str]]:
     """In percent; the first row is attention that is spread evenly."""
-    rows = {"spread evenly": {skill: f"{100 * share:.1f}" for skill, share in found.evenly.items()}}
-    for head in found.heads:
+    rows = {"spread evenly": {skill: f"{100 * share:.1f}" for skill, share in attribution.evenly.items()}}
+    for head in attribution.heads:
         rows[f"{head.layer}.{head.head}"] = {skill: shown(share, 100, 1) for skill, share in head.looks.items()}
     return rows
 
 
-def all_costs(found: Attribution) -> dict[str, dict[str, str]]:
+def all_costs(attribution: Attribution) -> dict[str, dict[str, str]]:
     """In nats per fable."""
-    costs_of = {f"{head.layer}.{head.head}": {**head.costs.by_skill, "all": head.costs.all} for head in found.heads}
+    costs_of = {
+        f"{head.layer}.{head.head}": {**head.costs.by_skill, "all": head.costs.all} for head in attribution.heads
+    }
     return {row: {skill: shown(cost) for skill, cost in cells.items()} for row, cells in costs_of.items()}
 
 
-def done(found: Attribution) -> dict[str, dict[str, float]]:
+def done(attribution: Attribution) -> dict[str, dict[str, float]]:
     """For each skill that one head does: which head, and the numbers that the text quotes."""
     rows = {}
-    for skill in found.evenly:
-        if head := found.done_by(skill):
+    for skill in attribution.evenly:
+        if head := attribution.done_by(skill):
             cost = head.costs.by_skill[skill].mean
-            others = max(each.costs.by_skill[skill].mean for each in found.heads if each is not head)
+            others = max(each.costs.by_skill[skill].mean for each in attribution.heads if each is not head)
             rows[skill] = {
                 "layer": head.layer,
                 "head": head.head,
                 "looks": 100 * head.looks[skill].mean,
-                "evenly": 100 * found.evenly[skill],
+                "evenly": 100 * attribution.evenly[skill],
                 "costs": cost,
                 "share": 100 * cost / head.costs.all.mean,
                 "next head costs": others,
@@ -87,6 +89,6 @@ def costs_of_mean(model: Decoder, fables: list[HeldOut], skills: Sequence[str]) 
         for head in range(sums_LHK.size(1)):
             place: Place = ("head", layer, head)
             with replaced(model, {place: sums_LHK[layer, head] / n_tokens}):
-                found = costs(intact_FS, loss_by_skill(model, fables), skills, [place])
-            rows[f"{layer}.{head}"] = {skill: shown(cost) for skill, cost in found.by_skill.items()}
+                ablated = costs(intact_FS, loss_by_skill(model, fables), skills, [place])
+            rows[f"{layer}.{head}"] = {skill: shown(cost) for skill, cost in ablated.by_skill.items()}
     return rows

@@ -54,8 +54,8 @@ def times_as_long(
     with_it: Callable[[], object], without: Callable[[], object], times: int, pairs: int
 ) -> dict[str, float]:
     """How much longer it takes without."""
-    found = take_turns({each: partial(seconds_of, each, times) for each in (without, with_it)}, pairs)
-    return {"times as long": median_ratio(found[without], found[with_it])}
+    seconds = take_turns({each: partial(seconds_of, each, times) for each in (without, with_it)}, pairs)
+    return {"times as long": median_ratio(seconds[without], seconds[with_it])}
 
 
 class EveryLayerCalled:
@@ -101,11 +101,11 @@ def decoding(demo: LanguageModel, pairs: int) -> Rows:
 
 def encode(tokenizer_json: str, texts: list[str], with_cache: bool) -> list[list[int]]:
     """All texts, some at a time, by a tokenizer that has seen none of them."""
-    tokenizer, remaining, found = Tokenizer.from_json(tokenizer_json), iter(texts), []
+    tokenizer, remaining, encoded = Tokenizer.from_json(tokenizer_json), iter(texts), []
     while some := list(islice(remaining, TEXTS_AT_ONCE)):
         all_ids = tokenizer.encode_batch(some) if with_cache else tokenizer._encode_words(some)
-        found += [np.array(ids, dtype=np.uint32) for ids in all_ids]
-    return found
+        encoded += [np.array(ids, dtype=np.uint32) for ids in all_ids]
+    return encoded
 
 
 def encoding(pairs: int) -> dict[str, float]:

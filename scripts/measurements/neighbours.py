@@ -41,8 +41,8 @@ WAYS = {
 
 def measure(*, turns: int = 3) -> Iterator[Entry]:
     cases = [(name, is_beside) for is_beside in (False, True) for name in WAYS]
-    found = take_turns({case: partial(train, *case) for case in cases}, turns)
-    medians = {case: median(chain(*of_turns)) for case, of_turns in found.items()}
+    milliseconds_of = take_turns({case: partial(train, *case) for case in cases}, turns)
+    medians = {case: median(chain(*of_turns)) for case, of_turns in milliseconds_of.items()}
     figures = {name: as_row(medians[name, False], medians[name, True]) for name in WAYS}
     yield Entry("neighbours", figures, ["fables/shape"])
 

@@ -40,10 +40,10 @@ def measure(*, config: Path = FABLES, most: int = 3) -> Iterator[Entry]:
 
 
 def floors(fables: Fables, tokenizer: Tokenizer, most: int) -> dict[str, dict[str, float | str]]:
-    found: dict[str, dict[str, float | str]] = {}
+    rows: dict[str, dict[str, float | str]] = {}
     for n in range(1, most + 1):
         ngrams = expected_ngrams(fables, tokenizer, n)
         seen = {1: "none", 2: "the last one"}.get(n, f"the last {n - 1}")
-        found[seen] = {"floor (nats per token)": floor_of(ngrams), "different n-grams": len(ngrams)}
-    found["all"] = {"floor (nats per token)": fables.entropy_nats / sum(ngrams.values()), "different n-grams": ""}
-    return found
+        rows[seen] = {"floor (nats per token)": floor_of(ngrams), "different n-grams": len(ngrams)}
+    rows["all"] = {"floor (nats per token)": fables.entropy_nats / sum(ngrams.values()), "different n-grams": ""}
+    return rows

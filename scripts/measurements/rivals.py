@@ -201,6 +201,6 @@ def hugging_face_decoding(shape: Shape, device: torch.device) -> Turn:
 
 def compare(ours: Turn, theirs: Turn, n_pairs: int) -> dict[str, float]:
     """Medians of both, and the median ratio of neighbours."""
-    found = take_turns({"Pellucid": ours, "transformers": theirs}, n_pairs)
-    medians = {name: statistics.median(measured) for name, measured in found.items()}
-    return {**medians, "ratio": median_ratio(*found.values())}
+    speeds = take_turns({"Pellucid": ours, "transformers": theirs}, n_pairs)
+    medians = {name: statistics.median(measured) for name, measured in speeds.items()}
+    return {**medians, "ratio": median_ratio(*speeds.values())}

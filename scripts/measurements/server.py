@@ -139,9 +139,9 @@ async def ask(port: int, model: str, n_tokens: int, is_streamed: bool) -> int:
     writer.write(f"{head}Content-Length: {len(content)}\r\nConnection: close\r\n\r\n{content}".encode())
     answer = await reader.read()
     writer.close()
-    found = re.search(rb'"completion_tokens": ?(\d+)', answer)
-    assert found, answer[:500]
-    return int(found[1])
+    usage = re.search(rb'"completion_tokens": ?(\d+)', answer)
+    assert usage, answer[:500]
+    return int(usage[1])
 
 
 async def tokens_per_second(port: int, model: str, n_clients: int, n_tokens: int, is_streamed: bool) -> float:

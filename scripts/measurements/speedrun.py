@@ -52,17 +52,17 @@ WITHOUT = {
 
 
 def measure(text: Path, *, seeds: int = 2) -> Iterator[Entry]:
-    found: dict[str, list[tuple[int, float] | None]] = {}
+    by_trick: dict[str, list[tuple[int, float] | None]] = {}
     for name, without in WITHOUT.items():
-        found[name] = [in_a_process(seconds_to_target, without, text, seed) for seed in range(seeds)]
-        print(name, found[name], flush=True)
-    yield Entry("speedrun_ablation", as_table(found), ["speedrun_shakespeare"])
+        by_trick[name] = [in_a_process(seconds_to_target, without, text, seed) for seed in range(seeds)]
+        print(name, by_trick[name], flush=True)
+    yield Entry("speedrun_ablation", as_table(by_trick), ["speedrun_shakespeare"])
 
 
-def as_table(found: dict[str, list[tuple[int, float] | None]]) -> dict[str, dict[str, Any]]:
+def as_table(by_trick: dict[str, list[tuple[int, float] | None]]) -> dict[str, dict[str, Any]]:
     """Medians over the seeds, beside the recipe as it is. A trick without which one seed never got there has none."""
     table: dict[str, dict[str, Any]] = {}
-    for name, of_seeds in found.items():
+    for name, of_seeds in by_trick.items():
         arrived = [each for each in of_seeds if each]
         if len(arrived) < len(of_seeds):
             table[name] = {"steps": f"more than {MOST_STEPS}", "seconds": None, "times as long": None}
