@@ -1,4 +1,4 @@
-"""What the tests share: a tiny run on disk, and the command line as a function."""
+"""Shared by the tests: a tiny run on disk, and the command line as a function."""
 
 import functools
 import logging
@@ -33,7 +33,7 @@ DRAW = Figure.draw
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """What a test or its fixtures draw, and how many threads add it up, does not depend on the tests before it."""
+    """Let neither the numbers that a test draws, nor the threads that add them up, depend on the tests before it."""
     torch.set_num_threads(N_THREADS)  # a forecast of an experiment leaves it at the threads of one run
     random.seed(0)
     np.random.seed(0)

@@ -17,7 +17,6 @@ from types import SimpleNamespace
 
 import pytest
 
-import pellucid as library
 from pellucid import __version__
 from pellucid.__main__ import main as entry_point
 from pellucid.cli import COMMANDS, HIDDEN, _report, _stop, app_for, main
@@ -66,12 +65,12 @@ def test_the_main_job_from_a_yaml_file_to_text(workplace: Path, pellucid):
 
 def test_help_configs_schemas_and_faults_of_usage_and_config_need_no_torch():
     """In one process, in an order in which each finds loaded what it may load itself: little for `--help`."""
-    told = [
+    answered = [
         ["--help"],
         ["--version"],
         *([name, "--help"] for name in COMMANDS if name not in HIDDEN),
     ]
-    told += [["configs"], ["schema"], ["schema", "experiment"]]
+    answered += [["configs"], ["schema"], ["schema", "experiment"]]
     faults = [
         "generate",
         "generate run --nope",
@@ -83,12 +82,12 @@ def test_help_configs_schemas_and_faults_of_usage_and_config_need_no_torch():
     faults += [f"{name} {config}" for name in ("prepare", "train", "cost") for config in ("no.yaml", "debug seed=a")]
     script = f"""import sys
 from pellucid.cli import main
-for line in {[*told, *map(str.split, faults)]}:
+for line in {[*answered, *map(str.split, faults)]}:
     sys.argv = ["pellucid", *line]
     try:
         main()
     except SystemExit as end:
-        assert (end.code or 0) == (0 if line in {told} else 2), line
+        assert (end.code or 0) == (0 if line in {answered} else 2), line
     heavy = {{"torch", "numpy", "tokenizers", *(["pydantic", "yaml"] if line[0].startswith("--") else [])}}
     assert not heavy & set(sys.modules), line"""
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
@@ -129,21 +128,21 @@ def test_garbage_is_collected_again_after_the_imports(monkeypatch, fault):
 
 
 def test_whoever_waits_at_a_terminal_for_pytorch_is_told_so(monkeypatch):
-    told = []
+    calls = []
 
     class Clock(SimpleNamespace):
         """A timer that says at once what the real one says after a second."""
 
-        start, cancel = lambda self: told.append((self.seconds, self.line)), lambda self: told.append("cancelled")
+        start, cancel = lambda self: calls.append((self.seconds, self.line)), lambda self: calls.append("cancelled")
 
     monkeypatch.setattr("pellucid.cli.terminal.Timer", lambda seconds, _, line: Clock(seconds=seconds, line=line))
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     with heavy_imports():
         pass
-    assert told == ["cancelled"], "PyTorch was here before"
+    assert calls == ["cancelled"], "PyTorch was here before"
     monkeypatch.delitem(sys.modules, "torch")
     with heavy_imports():
-        assert told[1:] == [(1, ["loading PyTorch …"])]
+        assert calls[1:] == [(1, ["loading PyTorch …"])]
 
 
 def test_a_stop_that_pytorch_swallowed_ends_the_imports(monkeypatch):
@@ -182,22 +181,16 @@ def test_help_is_as_wide_as_the_terminal_and_shows_brackets_once(pellucid, monke
     assert lines[0].endswith(" [KEY=VALUE]...")
 
 
-def test_the_schema_command_prints_the_schema(pellucid):
-    assert json.loads(pellucid("schema").stdout) == RunConfig.model_json_schema()
-
-
-def test_the_version_is_told(pellucid):
+def test_the_version_the_schema_and_the_shipped_configs_are_printed(pellucid):
     assert pellucid("--version") == Result(0, f"pellucid {__version__}\n", "")
-
-
-def test_the_shipped_configs_are_listed(pellucid):
+    assert json.loads(pellucid("schema").stdout) == RunConfig.model_json_schema()
     listed = pellucid("configs").stdout
     assert listed.startswith("debug  ")
     assert "\nexperiments/positions  " in listed
 
 
 def test_the_command_that_goes_on_survives_a_paste(workplace: Path, pellucid, monkeypatch):
-    """What is printed is read by a shell's rules, run, and continues the run that was stopped."""
+    """The printed line, read by a shell's rules, continues the run that was stopped."""
     typed = ["train", "tiny.yaml", "corpus={type: text, files: ['*.txt']}", "--run-dir", "a run", "--overwrite"]
     stopped = train_run.Outcome(5, None, signal.SIGINT)
     monkeypatch.setattr(train_run, "train_run", lambda *_, **__: stopped)
@@ -211,11 +204,11 @@ def test_demo_is_a_run_wherever_a_run_is_named():
     takes_a_run = set()
     for command in [command for command in app_for().registered_commands if not command.hidden]:
         for name, parameter in inspect.signature(command.callback, eval_str=True).parameters.items():
-            [told] = parameter.annotation.__metadata__
-            metavar = told.metavar or ""
+            [option] = parameter.annotation.__metadata__
+            metavar = option.metavar or ""
             is_new = (command.name, name) == ("import", "run")
             if metavar.startswith("RUN") and metavar != "RUN|CONFIG" and not is_new:
-                assert told.parser is read_run, (command.callback, name)
+                assert option.parser is read_run, (command.callback, name)
                 takes_a_run.add(command.callback.__name__)
     assert {"generate", "serve", "tokenize", "verify"} <= takes_a_run
 
@@ -403,14 +396,13 @@ def test_debug_shows_the_traceback(monkeypatch):
         main()
 
 
-def test_cost_counts_what_is_built(workplace: Path, trained_run: Path, pellucid):
-    counted = json.loads(pellucid("cost", "tiny.yaml", "--json").stdout)
-    model = library.load(trained_run).model
-    assert counted["parameters"]["total"] == sum(parameter.numel() for parameter in model.parameters())
-    assert "parameters" in pellucid("cost", "tiny.yaml").stdout
+def test_cost_is_shown_as_a_table(workplace: Path, pellucid):
+    lines = pellucid("cost", "tiny.yaml").stdout.splitlines()
+    assert {"parameters", "memory in MB"} <= {*lines}
+    assert any(line.startswith("    all 20 steps") for line in lines)
 
 
-def test_explain_shows_a_held_out_fable_beside_the_truth(fables_run: Path, pellucid):
+def test_explain_shows_a_held_out_fable_or_a_prompt_beside_the_truth(fables_run: Path, pellucid):
     table = pellucid("explain", fables_run)
     assert table.exit_code == 0, table.stderr
     assert "held-out fable 1" in table.stdout
@@ -418,37 +410,15 @@ def test_explain_shows_a_held_out_fable_beside_the_truth(fables_run: Path, pellu
     explained = json.loads(pellucid("explain", fables_run, "--json").stdout)
     total, tokens = explained["total"], explained["tokens"]
     assert len(tokens) == total["tokens"] > 50
-    assert total["excess_nats"] == pytest.approx(total["loss_nats"] - total["floor_nats"])
     assert total["floor_nats"] == pytest.approx(sum(token["truth_nats"] for token in tokens))
-    assert sum(skill["excess_nats_per_document"] for skill in total["skills"].values()) == pytest.approx(
-        total["excess_nats"]
-    )
     assert explained["next"]["candidates"][0]["truth"] == 1, "after the text only its end can come"
-
-
-def test_all_fables_that_explain_shows_lose_together_what_evaluate_counts(fables_run: Path, pellucid):
-    evaluated = json.loads(pellucid("evaluate", fables_run, "--json").stdout)
-    run = library.load(fables_run)
-    totals = [run.explain(number=n).to_json()["total"] for n in range(1, 7)]
-    n_tokens = sum(total["tokens"] for total in totals)
-    assert n_tokens == evaluated["tokens"]
-    loss = sum(total["loss_nats"] for total in totals) / n_tokens
-    floor = sum(total["floor_nats"] for total in totals) / n_tokens
-    assert loss == pytest.approx(evaluated["loss_nats_per_token"], rel=1e-5)
-    assert floor == pytest.approx(evaluated["floor_nats_per_token"], rel=1e-9)
-
-
-def test_explain_reads_prompts_that_the_grammar_can_and_cannot_write(fables_run: Path, pellucid):
-    fable = json.loads(pellucid("explain", fables_run, "--json").stdout)["text"]
-    begun = " ".join(fable.split(" ")[:5])
+    assert explained["attention"] is None
+    begun = " ".join(explained["text"].split(" ")[:5])
     possible = json.loads(pellucid("explain", fables_run, "--prompt", begun, "--top", "3", "--json").stdout)
-    assert possible["text"] == begun
-    assert possible["notes"] == []
-    assert possible["next"]["kl_nats"] > 0
+    assert (possible["text"], possible["notes"]) == (begun, [])
     impossible = pellucid("explain", fables_run, "--prompt", begun + " Zork")
     assert impossible.exit_code == 0
     assert "the grammar cannot write this" in impossible.stdout
-    assert "not with “Z”" in " ".join(impossible.stdout.split())
 
 
 def test_explain_writes_the_microscope_of_the_text(fables_run: Path, pellucid, tmp_path: Path, monkeypatch):
@@ -470,7 +440,6 @@ def test_explain_shows_where_the_heads_look(fables_run: Path, pellucid):
     maps = json.loads(pellucid(*look, "0.1", "--json").stdout)["attention"]
     assert [(head["layer"], head["head"]) for head in maps["heads"]] == [(0, 1)]
     assert "".join(maps["tokens"][1:]).replace("␣", " ") == "The red fox"
-    assert json.loads(pellucid("explain", fables_run, "--json").stdout)["attention"] is None
 
 
 def test_embed_gives_a_vector_for_each_text_or_token(fables_run: Path, pellucid, tmp_path: Path):
@@ -516,14 +485,6 @@ def test_a_probe_needs_fables_and_enough_of_them(fables_run: Path, trained_run: 
     what = "probe: only of Fables is it known what a text tells"
     assert_one_error_line(pellucid("probe", trained_run), 2, what)
     assert_one_error_line(pellucid("probe", fables_run), 3, "6 fables are too few")
-
-
-def test_explain_of_a_text_corpus_shows_the_model_alone(trained_run: Path, pellucid):
-    explained = pellucid("explain", trained_run, "--prompt", "The red")
-    assert explained.exit_code == 0, explained.stderr
-    assert "not known" in explained.stdout
-    assert "truth" not in explained.stdout
-    assert json.loads(pellucid("explain", trained_run, "--json").stdout)["total"]["floor_nats"] is None
 
 
 def test_a_package_that_is_missing_is_told_in_one_line(capsys):

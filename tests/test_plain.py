@@ -30,7 +30,7 @@ def tiny(monkeypatch):
 
 
 def both_models():
-    """The same weights in both, in float64, none of them zero."""
+    """Both models with the same weights, in float64, none of them zero."""
     config = DecoderConfig(context_length=12, d_model=16, n_layers=2, n_heads=2, activation="relu_squared")
     package_model = build_away_from_zero(config, vocab_size=VOCAB_SIZE).double()
     page_model = plain.Decoder(VOCAB_SIZE).double()

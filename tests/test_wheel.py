@@ -1,4 +1,4 @@
-"""What `pip install dist/*.whl` brings: all that a run needs, configs included, and nothing of the checkout."""
+"""`pip install dist/*.whl` brings all that a run needs, configs included, and nothing of the checkout."""
 
 import json
 import os

@@ -33,7 +33,7 @@ SPEECHES = "\n\n".join(
 
 
 class Result(NamedTuple):
-    """What a command left behind."""
+    """The exit code of a command, and what it printed."""
 
     exit_code: int
     stdout: str

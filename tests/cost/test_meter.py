@@ -53,7 +53,7 @@ def bytes_that_autograd_saves(model, precision):
 
 
 def bytes_that_a_fake_layer_norm_lacks(model):
-    """Of bfloat16, a real one saves each row's mean and deviation in float32 on a CPU; the fake ones are bfloat16."""
+    """Bytes of each row's mean and deviation: under bfloat16 on a CPU, only a real one saves them in float32."""
     lacking = []
     for module in model.modules():
         if isinstance(module, torch.nn.LayerNorm):

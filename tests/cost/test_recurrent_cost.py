@@ -1,4 +1,4 @@
-"""What recurrent networks cost, though PyTorch hides their products in fused kernels."""
+"""The cost of recurrent networks is counted, though PyTorch hides their products in fused kernels."""
 
 import pytest
 import torch

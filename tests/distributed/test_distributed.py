@@ -82,7 +82,7 @@ def test_losses_norms_and_weights_are_those_of_one_process(ranks, is_sharded, i,
 @pytest.mark.parametrize("is_sharded", [False, True], ids=["ddp", "fsdp"])
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_experts_train_as_in_one_process_with_their_balance_loss(ranks, optimizer, is_sharded, soak):
-    """Also where nobody asks an expert on one rank but somebody does on another."""
+    """On some rank nobody asks an expert that somebody asks on another."""
     if not soak and is_sharded != (optimizer == "adamw"):
         pytest.skip("long: part of `make soak`, as dense models meet every optimizer in both ways")
     updates, weights = together.train(ALONE, optimizer, 4, kind="experts")

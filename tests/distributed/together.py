@@ -1,4 +1,4 @@
-"""What the ranks of the tests do: train, evaluate and exchange, in float64 so that rounding is no excuse."""
+"""Work for the ranks of the tests: training, evaluation and exchange, in float64 so that rounding is no excuse."""
 
 import numpy as np
 import torch
@@ -89,7 +89,7 @@ def meet_nan(world: World) -> tuple[str, bool]:
 
 
 def scores(world: World = ALONE) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of five batches, which two or four ranks cannot share equally."""
+    """The scores of five batches, which two or four ranks cannot share equally."""
 
     def batches():
         for i in range(5):

@@ -1,4 +1,4 @@
-"""What the tests of faults share: the reference run, a short and a long form of each row, the table of the long one.
+"""Shared by the tests of faults: the reference run, a short and a long form of each row, the table of the long one.
 
 A test is named after the row of docs/reliability.md that it holds: `test_f3_…` counts for row F3.
 """
@@ -110,14 +110,14 @@ class Beginning:
         shutil.copytree(self.folder, run)
 
     def around_a_save(self) -> list[tuple[int, str]]:
-        """Those from the last save but one to the next update, with their places: it deletes an older one as well."""
+        """The points from the last save but one, which deletes an older one, to the next update, numbered."""
         arrivals = list(enumerate(self.points, 1))
         updates = [i for i, name in arrivals if name == "update"]
         last = STEPS - SAVE_EVERY - self.step
         return arrivals[updates[last - 1] : updates[last]]
 
     def ends_around_a_save(self) -> list[tuple[int, str]]:
-        """Of those, the first and the last of each operation: of writes, say, the first file's and the last one's."""
+        """The first and the last of these points for each operation, as of the first and the last file written."""
         found: dict[str, list[tuple[int, str]]] = {}
         for nth, name in self.around_a_save():
             found.setdefault(name if name.endswith("trash") else name.split()[0], []).append((nth, name))
@@ -135,7 +135,7 @@ def fault_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def reference(fault_place: Path) -> Trace:
-    """What the reference run comes to if nothing happens to it."""
+    """The reference run, to which nothing has happened."""
     done = command_line(fault_place, "train", "reference.yaml", "--run-dir", "undisturbed")
     assert done.exit_code == 0, done.stderr
     return trace(fault_place / "undisturbed")

@@ -1,4 +1,4 @@
-"""What the server of processes.py does before it forks: loads all commands, which its children then need not."""
+"""Loads all commands into the server of processes.py before it forks, so that its children need not."""
 
 import gc
 

@@ -39,7 +39,7 @@ checkpoint: {{every_steps: {SAVE_EVERY}, keep_last: 3}}
 
 @dataclass(frozen=True)
 class Trace:
-    """What two runs must have in common to be the same run.
+    """All that two runs must have in common to be the same run.
 
     digest: SHA-256 of weights, optimizer, generators and data state.   losses: rows of metrics.jsonl, timings aside.
     """
@@ -51,7 +51,7 @@ class Trace:
 
 
 def trace(run_dir: Path) -> Trace:
-    """Of the newest checkpoint of a run, which must be whole."""
+    """The trace of a run up to its newest checkpoint, which must be whole."""
     step = steps_in(run_dir)[-1]
     directory = run_dir / step_name(step)
     digest = hashlib.sha256(b"".join((directory / name).read_bytes() for name in TENSOR_FILES))

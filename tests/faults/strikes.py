@@ -1,4 +1,4 @@
-"""What happens to a process of Pellucid, and when. Called in that process, before the command starts."""
+"""Faults of a process of Pellucid, and their moments. Called in that process, before the command starts."""
 
 import ctypes
 import errno
@@ -38,7 +38,7 @@ def forked(fault: Callable[[], None] | None = None) -> None:
 
 
 def writing_to(index: int, streams: list[Connection], work: Callable[..., None], *arguments: object) -> None:
-    """What a helper prints goes where its run prints, as if that had started it."""
+    """A helper's work, printing where its run prints, as if that had started it."""
     for number, stream in enumerate(streams, 1):
         os.dup2(stream.fileno(), number)
     work(index, *arguments)
@@ -118,7 +118,7 @@ def at_import(action: Callable[[], None], module: str) -> None:
 
 
 def clock_jumps() -> None:
-    """Whoever asks for the time of day is told one that lies ten years before or after the truth, in turn."""
+    """From now on the time of day lies ten years before and after the truth, in turn."""
     real, sign = time.time, 1
 
     def jumping() -> float:

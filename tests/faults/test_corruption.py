@@ -54,7 +54,7 @@ def lengths(content: bytes, name: str) -> list[int]:
 
 
 def test_f9_every_truncation_is_detected(newest: Path, tally):
-    """Of a tensor file also under a manifest that fits."""
+    """Tensor files are also cut under a manifest that fits."""
     manifest = (newest / MANIFEST).read_bytes()
     for name in FILES:
         content = (newest / name).read_bytes()

@@ -52,7 +52,7 @@ def test_f2_a_kill_at_every_point_of_a_save_is_the_same(fault_place, reference: 
 
 @pytest.mark.usefixtures("reference")  # the corpus is prepared: that has points too
 def test_f2_a_kill_at_every_point_of_a_snapshot_is_the_same(fault_place, tally, soak):
-    """Of step 3, between checkpoints 2 and 4. Some points; in the long form all."""
+    """The snapshot of step 3, between checkpoints 2 and 4. Some points; in the long form all."""
     train = ["train", "reference.yaml", "train.steps=5", "checkpoint.every_steps=2", "checkpoint.snapshots=5"]
     run, whole, file = (fault_place / name for name in ("snapshot-killed", "snapshot-whole", "snapshot-points"))
     record = partial(strikes.record_points, file)

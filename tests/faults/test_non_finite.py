@@ -124,7 +124,7 @@ def test_f18_before_the_first_save_the_message_says_so(fault_place, arguments):
 
 
 def spoil_a_weight(nth_save: int) -> None:
-    """What no check of loss or gradient sees: the update itself overflows, right before a save."""
+    """No check of loss or gradient sees this: the update itself overflows, right before a save."""
     from pellucid.training import progress
 
     original, calls = progress.model_tensors, 0

@@ -39,7 +39,7 @@ def losses(of: Trace) -> list[float]:
 
 @pytest.fixture(scope="module")
 def by_two(fault_place: Path) -> Trace:
-    """What the reference run comes to with two processes, the second of which starts afresh."""
+    """The reference run made by two processes, the second of which starts afresh."""
     done = command_line(fault_place, *TWO, "by-two")
     assert done.exit_code == 0, done.stderr
     assert "device  cpu, float32, 2 processes" in done.stderr

@@ -146,7 +146,7 @@ class PretendedGenerator(torch.Generator):
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch) -> PretendedCuda:
-    """What PyTorch says about CUDA, until the test ends: one GPU is here. The mode is to be entered."""
+    """Let PyTorch say that there is one GPU, until the test ends. Inside the returned mode, it computes."""
     import torch._dynamo.variables.torch  # takes seconds; it lists PyTorch's functions: before any is replaced here
 
     mode = PretendedCuda()

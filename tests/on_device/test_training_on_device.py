@@ -48,8 +48,11 @@ def three_updates(model: nn.Module, precision: Precision, objective, **options) 
     return [trainer.update() for _ in range(3)]
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize("kind", FAMILY)
+KINDS = [(kind, dtype) for kind in FAMILY for dtype in (torch.float32, torch.bfloat16)]
+KINDS += [(kind, torch.float16) for kind in ("decoder", "decoder with experts", "lstm")]
+
+
+@pytest.mark.parametrize(("kind", "dtype"), KINDS, ids=str)
 def test_every_kind_of_model_trains_as_on_a_cpu_in_float32(device, kind, dtype):
     def updates(precision: Precision) -> list[Update]:
         torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""What each process of a test does: our ring all-reduce beside torch's, over many lengths and 2, 3 and 4 processes."""
+"""Work for each process of a test: our ring all-reduce beside torch's, over many lengths and 2, 3 and 4 processes."""
 
 import torch
 import torch.distributed as dist

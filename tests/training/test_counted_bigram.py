@@ -1,4 +1,4 @@
-"""What counting finds at once, training finds in the end; and both are the entropy of the text."""
+"""Counting finds at once what training finds in the end, and both are the entropy of the text."""
 
 import math
 from collections import Counter

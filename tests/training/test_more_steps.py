@@ -32,7 +32,7 @@ def assert_same_end(place: Path, a: str, b: str, step: int) -> None:
 def test_a_finished_run_of_10_steps_made_20_equals_a_run_of_20(
     workplace: Path, pellucid, monkeypatch, schedule, went_on_from
 ):
-    """Of a decaying one the checkpoint before the decay is kept, however few are.
+    """With a schedule that decays, the checkpoint before the decay is kept, however few are.
 
     It is killed just after the first update that goes on another way: nothing of the old end is taken for the new run.
     """

@@ -1,4 +1,4 @@
-"""What is merely shown (samples, figures, the progress bar) never ends a run, and is checked before the first step."""
+"""Samples, figures and the progress bar are merely shown: they never end a run, and are checked before it begins."""
 
 from pathlib import Path
 from types import SimpleNamespace

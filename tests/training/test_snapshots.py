@@ -15,7 +15,7 @@ STEPS = [0, 1, 2, 4, 9, 20]
 
 
 def weights(run: Path) -> dict[int, bytes]:
-    """Of each snapshot."""
+    """The weights of each snapshot, by its step."""
     folder = run / "snapshots"
     return {step: (folder / f"step-{step:08d}/model.safetensors").read_bytes() for step in steps_in(folder)}
 

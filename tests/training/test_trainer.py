@@ -187,7 +187,7 @@ def test_what_is_reported_as_the_loss_is_the_cross_entropy_alone():
 
 
 def test_minimising_the_balance_loss_undoes_a_router_that_asks_the_same_two_for_everything():
-    """Of four experts with two choices it is 2 where all are as likely, and at most 4."""
+    """With four experts and two choices the balance loss is 2 where all are as likely, and at most 4."""
 
     def after_training(weight):
         moe = {"feed_forward": {"type": "moe", "n_experts": 4, "top_k": 2, "load_balance_weight": weight}}
