@@ -20,7 +20,6 @@ from pellucid.config.run import RunConfig
 from pellucid.corpora.build import DOWNLOADS, build_corpus
 from pellucid.corpora.corpus import ConversationCorpus, Corpus
 from pellucid.data.batches import Batches
-from pellucid.data.pairs import count_pairs
 from pellucid.data.prepare import prepare
 from pellucid.data.prepared import PreparedData, opened
 from pellucid.evaluation.loss import Evaluation, evaluate_tokens
@@ -80,6 +79,8 @@ def build_first_model(config: RunConfig, data: PreparedData, base: Base | None =
     model = build_model(config.model, data.tokenizer.vocab_size, learns_scores=config.learns_scores)
     is_counted = isinstance(config.model, BigramConfig) and config.model.counted and config.start_from is None
     if isinstance(model, Bigram) and is_counted:
+        from pellucid.data.pairs import count_pairs
+
         model.set_counts(torch.from_numpy(count_pairs(data.train, model.vocab_size)))
     if base is not None:
         base.load_into(model, config)

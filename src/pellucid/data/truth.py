@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from pellucid.corpora.corpus import KnownConversations, Turn
 from pellucid.languages.language import SPELLING, Language, NextWord
 from pellucid.tokenizer import Tokenizer
-from pellucid.tokenizer.chat import encode_turn
 from pellucid.tokenizer.tokenizer import WORD
 
 Distribution = Mapping[int, float]
@@ -89,6 +88,8 @@ def truth_of_answers(
     corpus: KnownConversations, tokenizer: Tokenizer, conversations: Iterator[Sequence[Turn]]
 ) -> Truths:
     """The truth of questions with answers. Only the answer and its end are scored, under p(answer | question)."""
+    from pellucid.tokenizer.chat import encode_turn  # of conversations alone
+
     for question, answer in conversations:
         known = corpus.answers_to(question.text)
         # Before the answer, the question and the token that marks the assistant; after it, the end of the document.

@@ -10,11 +10,9 @@ from pellucid.config.generation import SampleConfig
 from pellucid.corpora.corpus import ConversationCorpus, Corpus
 from pellucid.errors import ConfigError, DataError
 from pellucid.generation.build import build_sampling
-from pellucid.generation.chat import Conversation
 from pellucid.generation.text import generate_text
 from pellucid.objectives.task import Task
 from pellucid.tokenizer import Tokenizer
-from pellucid.tokenizer.chat import prompt_ids
 from pellucid.training.trainer import Trainer
 
 
@@ -45,6 +43,8 @@ def build_samples(
             raise ConfigError("sample.prompt", error.what, "write it in the characters of the corpus") from None
 
     def answers() -> list[str]:
+        from pellucid.generation.chat import Conversation
+
         with trainer.whole_model(), merged(model):
             conversations = [(question, Conversation(model, tokenizer, precision, **options)) for question in questions]
             return [f"**{question}**\n\n{conversation.ask(question)}" for question, conversation in conversations]
@@ -59,5 +59,7 @@ def build_samples(
 
 def first_questions(corpus: ConversationCorpus, tokenizer: Tokenizer, longest: int, n: int) -> list[str]:
     """The first `n` held-out questions of at most `longest` tokens."""
+    from pellucid.tokenizer.chat import prompt_ids
+
     first = (turns[:1] for turns in corpus.conversations("validation"))
     return [turns[0].text for turns in islice((one for one in first if len(prompt_ids(tokenizer, one)) <= longest), n)]
