@@ -1,4 +1,4 @@
-"""What the tests of exchange share: the library that reads what we write, and writes what we read."""
+"""Fixtures that the tests of exchange share: the library that reads what we write, and writes what we read."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""What `pellucid export --to hf` writes does in transformers what the run does here; nothing half-written is left."""
+"""An exported folder does in transformers what the run does here; nothing half-written is left."""
 
 import json
 import os

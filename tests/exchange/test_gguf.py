@@ -1,4 +1,4 @@
-"""What a GGUF file cannot say is refused. What one says is read back in tests/oracles/test_gguf.py."""
+"""Models that a GGUF file cannot describe are refused. Others are read back in tests/oracles/test_gguf.py."""
 
 import sys
 

@@ -112,7 +112,7 @@ def assert_computes_the_same(config, ours, theirs):
 
 
 def function_of(config):
-    """What matters to the function, with defaults written out."""
+    """The knobs that matter to the function, with defaults written out."""
     said = config.model_dump(exclude={"dropout", "zero_init_projections", "copying_init", "embedding_std"})
     said["n_kv_heads"] = config.n_kv_heads or config.n_heads
     said["head_width"] = config.head_width or config.d_model // config.n_heads
@@ -142,7 +142,7 @@ def test_what_leaves_for_transformers_computes_the_same_there_and_comes_back_as_
 
 
 class File(dict):
-    """What a GGUF file says: its keys."""
+    """The keys of a GGUF file."""
 
     def __getattr__(self, name):
         return lambda value: self.update({name.removeprefix("add_"): value})

@@ -1,4 +1,4 @@
-"""What `exchange/rewrites.py` says is equal, is equal."""
+"""Decoders that `exchange/rewrites.py` calls equal are equal."""
 
 from pathlib import Path
 
@@ -116,7 +116,7 @@ def test_a_wider_head_rotates_as_before(config, more):
     st.sampled_from([16, 32, 64, 128]),
 )
 def test_a_slow_clock_does_not_turn(config, width):
-    """What did not rotate may turn by MOST_TURN, 6e-8, over the whole context."""
+    """Coordinates that did not rotate may turn by MOST_TURN, 6e-8, over the whole context."""
     assume(width != config.head_width and stride(config, width))
     with float64():
         rewritten = assert_equal(config, lambda *decoder: widen_heads(*decoder, width), atol=100 * MOST_TURN)

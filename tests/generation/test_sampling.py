@@ -30,7 +30,7 @@ logit_rows = arrays.arrays(np.float32, st.integers(1, 40), elements=st.floats(-3
 
 @pytest.fixture(scope="module")
 def processors():
-    """What transformers does to logits; imported only when a test asks for it, because it takes seconds."""
+    """The functions of transformers that change logits. To import them takes seconds, so only if a test asks."""
     return importlib.import_module("transformers.generation.logits_process")
 
 

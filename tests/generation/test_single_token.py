@@ -237,7 +237,7 @@ def seen_nearby(n_queries, n_keys, like):
 
 
 def test_a_model_is_proved_once_and_again_after_any_edit(monkeypatch):
-    """Of its code, a setting, its weights or its methods: the next text is of the model as it is then."""
+    """An edit of its code, a setting, its weights or its methods: the next text is of the model as it is then."""
     proofs = []
     monkeypatch.setattr(single_token, "last_logits_agree", lambda *_: proofs.append(1) or True)
     model = build_away_from_zero(tiny_config(activation="relu_squared")).eval()

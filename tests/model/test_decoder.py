@@ -94,7 +94,7 @@ def test_logits_are_products_with_what_leaves_the_blocks_normalised_once(placeme
 
 
 def test_decoding_with_a_cache_is_the_full_forward_pass(soak):
-    """Whatever the chunks are. In the short form a model reads one kind of them, and two axes meet, not three."""
+    """In chunks of any size. In the short form a model reads one kind of them, and two axes meet, not three."""
     kinds_of_chunks = [[8], [1] * 8, [3, 1, 4], [1, 7]]
     tokens_BT = torch.randint(VOCAB_SIZE, (3, 8), generator=torch.Generator().manual_seed(0))
     with float64(), torch.no_grad():

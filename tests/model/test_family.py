@@ -1,4 +1,4 @@
-"""What holds for every kind of model: causality, reading in pieces, reordering, sizes, learning and writing."""
+"""Truths about every kind of model: causality, reading in pieces, reordering, sizes, learning and writing."""
 
 from collections import Counter
 
@@ -123,7 +123,7 @@ def test_every_parameter_gets_a_gradient(name):
 
 
 def best_loss(tokens_BT, n_seen):
-    """Of a model that gives each token its frequency after the `n_seen` last ones, in these very rows."""
+    """The loss of a model that gives each token its frequency after the `n_seen` last ones, in these very rows."""
     pairs = [
         (tuple(row[max(0, t + 1 - n_seen) : t + 1]), row[t + 1])
         for row in tokens_BT.tolist()

@@ -69,7 +69,7 @@ def drawn(log_p_PX, shape, step):
 
 
 def taken(table_PX, answers_PN2):
-    """What a table has for these answers; the rows of all prompts one after the other."""
+    """The entries of a table for these answers; the rows of all prompts one after the other."""
     return torch.cat([of_prompt[indices] for of_prompt, indices in zip(table_PX, answers_PN2, strict=True)])
 
 

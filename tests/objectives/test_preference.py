@@ -119,7 +119,7 @@ def test_dpo_of_rankings_compares_implicit_rewards_and_may_be_cut_into_parts():
 
 
 def test_dpo_adds_up_the_tokens_of_answers_and_nothing_else():
-    """Of the whole objective: prompts and padding do not count, and log-probabilities are summed, not averaged."""
+    """The whole objective: prompts and padding do not count, and log-probabilities are summed, not averaged."""
     model, pairs = Tabular(seed=5), some_pairs()
     loss = dpo(model, pairs, beta=0.5)
     log_p_X = log_p_of_answers(model)[0].tolist()

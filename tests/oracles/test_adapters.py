@@ -76,7 +76,7 @@ def test_merged_weights_are_those_of_peft(both):
 
 
 def test_a_and_b_begin_as_in_peft():
-    """The same distribution: A uniform within one over the root of its width, B zero."""
+    """In the same distribution: A uniform within one over the root of its width, B zero."""
     config = peft.LoraConfig(r=16, target_modules=["W_1"])
     theirs = peft.get_peft_model(Stack(), config).base_model.model.blocks.W_1
     ours = LoRALinear(nn.Linear(16, 32), 16, 16.0)

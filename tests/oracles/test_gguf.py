@@ -90,7 +90,7 @@ def test_the_logits_are_those_of_the_model(transformers, tokenizer, tmp_path, na
 
 @pytest.mark.parametrize(("precision", "at_most"), [("fp16", 0.05), ("bf16", 0.3)])
 def test_half_the_bits_make_half_the_file(transformers, tokenizer, tmp_path, precision, at_most):
-    """Of the demo's shape, with its sharp gates."""
+    """A model of the demo's shape, with its sharp gates."""
     ours, theirs = written_and_read(transformers, tokenizer, tmp_path, demo())
     size = (tmp_path / "model.gguf").stat().st_size
     assert largest_difference(ours, theirs) < 2e-5
@@ -101,7 +101,7 @@ def test_half_the_bits_make_half_the_file(transformers, tokenizer, tmp_path, pre
 
 @pytest.fixture
 def run(workplace, pellucid):
-    """Of the demo's shape."""
+    """A run of the demo's shape."""
     shape = ["d_model=16", "n_layers=2", "n_heads=2", "activation=relu_squared", "qk_norm=true", "context_length=160"]
     position = "model.position={type: rope, unrotated_last_layers: 1}"
     trained = pellucid("train", "tiny.yaml", *(f"model.{knob}" for knob in shape), position, "train.steps=80")

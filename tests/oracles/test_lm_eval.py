@@ -45,7 +45,7 @@ def trained_in(place: Path) -> TrainedModel:
 
 
 def judged(place: Path, task: str, **model_args: object) -> dict:
-    """What `lm_eval --model hf --model_args pretrained=DIR --include_path FOLDER --tasks TASK` reports."""
+    """The report of `lm_eval --model hf --model_args pretrained=DIR --include_path FOLDER --tasks TASK`."""
     return lm_eval.simple_evaluate(
         model="hf",
         model_args={"pretrained": str(place / "exported"), **model_args},

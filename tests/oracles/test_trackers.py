@@ -1,4 +1,4 @@
-"""What TensorBoard and Weights & Biases have kept of a run is metrics.jsonl, row by row, also after a kill."""
+"""TensorBoard and Weights & Biases hold metrics.jsonl, row by row, also after a kill."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def scalars(run_dir: Path) -> dict[int, dict[str, float]]:
 
 
 def records(run_dir: Path) -> list:
-    """Of all offline runs in the folder, in the order in which they were written."""
+    """The records of all offline runs in the folder, in the order in which they were written."""
     from wandb.proto.wandb_internal_pb2 import Record
 
     files = sorted(run_dir.glob("wandb/offline-run-*/*.wandb"))
@@ -62,7 +62,7 @@ def records(run_dir: Path) -> list:
 
 
 def leveldb_records(log: bytes) -> Iterator[bytes]:
-    """Of a log as LevelDB writes it: blocks of 32 KiB of chunks, of which one or more make a record.
+    """The records of a log as LevelDB writes it: blocks of 32 KiB of chunks, of which one or more make a record.
 
     A chunk: checksum, 4 bytes; length, 2; kind, 1: whole, first, middle, last (LevelDB's doc/log_format.md). The file
     begins with 7 bytes of wandb's own.

@@ -37,7 +37,7 @@ def fake_trainer(**settings):
 
 @pytest.mark.parametrize("beta", [0.0, 0.3])
 def test_the_loss_of_grpo(beta):
-    """Of its kinds of mean ours is `dr_grpo`, which divides by the longest possible answer besides: T tokens."""
+    """Ours is its kind of mean `dr_grpo`, which divides by the longest possible answer besides: T tokens."""
     mask_NT = torch.arange(T) < torch.tensor([[7], [3], [5], [1]])
     logits_NTV = 0.5 * random_numbers(N, T, V, seed=0)
     targets_NT = random_numbers(N, T, V, seed=1).argmax(dim=-1).masked_fill(~mask_NT, IGNORE_INDEX)

@@ -160,7 +160,7 @@ def test_values_share_out_the_reward_less_the_price_of_divergence():
 
 
 def drawn_halves(answers):
-    """Of each answer two halves of a reward, each won or lost at one of its tokens."""
+    """Two halves of a reward for each answer, each won or lost at one of its tokens."""
     generator = torch.Generator().manual_seed(0)
     rewards_PG2 = torch.randint(2, (*answers.rewards_PG.shape, 2), generator=generator) / 2
     is_answer_PGT = (answers.targets_PGT != IGNORE_INDEX).float()
@@ -224,22 +224,22 @@ def test_the_same_answers_serve_as_many_updates_as_asked():
 def test_what_is_kept_brings_the_same_batches_back_bit_for_bit(parts):
     writer, reader = make(updates_per_rollout=3), make(updates_per_rollout=3, model=drawn_decoder(9))
     written = [writer.batch(3, rows) for rows in parts]
-    kept = writer.kept()
-    reader.restore(kept)
-    assert all(torch.equal(tensor, kept[name]) for name, tensor in reader.kept().items())
+    saved = writer.state()
+    reader.restore(saved)
+    assert all(torch.equal(tensor, saved[name]) for name, tensor in reader.state().items())
     for rows, batch in zip(parts, written, strict=True):
         found = as_tensors(reader.batch(4, rows))
         assert all(torch.equal(tensor, found[name]) for name, tensor in as_tensors(batch).items())
-    assert all(torch.equal(tensor, kept[name]) for name, tensor in reader.kept().items() if name != "next_step")
+    assert all(torch.equal(tensor, saved[name]) for name, tensor in reader.state().items() if name != "next_step")
     reader.batch(5, ALL)
-    assert reader.kept() == {}, "the next update begins with new answers"
+    assert reader.state() == {}, "the next update begins with new answers"
 
 
 def test_answers_of_another_shape_are_refused():
     writer = make(updates_per_rollout=2)
     writer.batch(0, ALL)
     with pytest.raises(CheckpointError, match="they are not 2 to each of 4 prompts"):
-        make(updates_per_rollout=2, group_size=2).restore(writer.kept())
+        make(updates_per_rollout=2, group_size=2).restore(writer.state())
 
 
 def test_the_evaluation_is_of_fixed_draws_and_counts_reward_and_divergence():

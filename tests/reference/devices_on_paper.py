@@ -36,7 +36,7 @@ def one_forward_one_back(stages, micro_batches, forward, backward):
 
 
 def _turns(n_ahead, micro_batches):
-    """What a stage does, in order: so many forward passes ahead, then one forward, one back, while there are any."""
+    """The work of a stage, in order: so many forward passes ahead, then one forward, one back, while there are any."""
     forwards = [("forward", i) for i in range(micro_batches)]
     order = forwards[:n_ahead]
     for i in range(micro_batches):

@@ -8,7 +8,7 @@ def sigmoid(x):
 
 
 def dpo_loss(chosen, rejected, reference_chosen, reference_rejected, beta):
-    """Of one pair, from the log-probabilities of its answers (equation P9)."""
+    """The loss of one pair, from the log-probabilities of its answers (equation P9)."""
     margin = (chosen - reference_chosen) - (rejected - reference_rejected)
     return -math.log(sigmoid(beta * margin))
 
@@ -22,7 +22,7 @@ def p_of_ranking(rewards):
 
 
 def gradient_of_ranking(rewards):
-    """Of -log p of a ranking: at each choice, the probability of each answer left, minus 1 for the chosen one."""
+    """The gradient of -log p: at each choice, the probability of each answer left, minus 1 for the chosen one."""
     gradient = [0.0] * len(rewards)
     for k in range(len(rewards)):
         total = sum(math.exp(reward) for reward in rewards[k:])
@@ -32,14 +32,14 @@ def gradient_of_ranking(rewards):
 
 
 def group_advantages(rewards):
-    """Of the answers to one prompt (equation P10)."""
+    """Advantages of the answers to one prompt (equation P10)."""
     mean = sum(rewards) / len(rewards)
     variance = sum((reward - mean) ** 2 for reward in rewards) / (len(rewards) - 1)
     return [(reward - mean) / (math.sqrt(variance) + 1e-4) for reward in rewards]
 
 
 def surrogate(log_p, old, advantage, clip):
-    """Of one token (equation P11)."""
+    """The surrogate of one token (equation P11)."""
     ratio = math.exp(log_p) / math.exp(old)
     clipped = min(max(ratio, 1 - clip), 1 + clip)
     return -min(ratio * advantage, clipped * advantage)
@@ -65,7 +65,7 @@ def ppo(answers, clip, value_weight):
 
 
 def token_rewards(reward, old, reference, beta):
-    """Of the tokens of one answer (equation P12)."""
+    """Rewards of the tokens of one answer (equation P12)."""
     rewards = [-beta * (p - r) for p, r in zip(old, reference, strict=True)]
     rewards[-1] += reward
     return rewards

@@ -45,7 +45,7 @@ class Conversation:
         self._max_new_tokens = max(1, model.context_length * 3 // 4) if max_new_tokens is None else max_new_tokens
         if self._max_new_tokens < 1:
             raise ConfigError("max_new_tokens", f"{max_new_tokens} leaves no room for an answer", "give 1 or more")
-        self._has_told_of_dropping = False
+        self._has_warned = False
         self.start_over()
 
     def start_over(self) -> None:
@@ -84,12 +84,12 @@ class Conversation:
         for first in range(len(turns) - 3, -1, -2):
             longer = prompt_ids(self._tokenizer, turns[first:])
             if len(longer) + self._max_new_tokens > room:
-                self._tell_of_dropping()
+                self._warn_of_dropped_turns()
                 break
             ids = longer
         return ids, min(self._max_new_tokens, room - len(ids))
 
-    def _tell_of_dropping(self) -> None:
-        if not self._has_told_of_dropping:
+    def _warn_of_dropped_turns(self) -> None:
+        if not self._has_warned:
             _log.warning("the conversation is longer than the context: its oldest turns are no longer read")
-        self._has_told_of_dropping = True
+        self._has_warned = True

@@ -39,13 +39,13 @@ from pellucid.model.positions import Position
 
 _log = logging.getLogger(__name__)
 
-_SWITCH = threading.Lock()  # of oneDNN
-_WAS_ENABLED: list[bool] = []  # what each thread inside `without_onednn` has found, the first at the bottom
+_ONEDNN_LOCK = threading.Lock()
+_WAS_ENABLED: list[bool] = []  # oneDNN, when each thread came into `without_onednn`, the first at the bottom
 
 TOKENS_OF_A_PROOF = 64  # a mask of one's own that hides only what is further back is beyond it
 _PROVED: WeakKeyDictionary[Decoder, list[object]] = WeakKeyDictionary()  # with what decided its logits then
 _OF_EVERY_MODULE = vars(nn.Module()).keys()
-_TOLD: WeakSet[Decoder] = WeakSet()  # that they write slowly
+_WARNED_OF: WeakSet[Decoder] = WeakSet()  # those that write slowly
 
 
 class SingleTokenDecoder:
@@ -91,9 +91,9 @@ def reader_of_one_token(model: LanguageModel) -> Callable[[Tensor, State], Tenso
         lean = SingleTokenDecoder(model)
         if is_proved(lean, model):
             return lean
-        if model not in _TOLD:
+        if model not in _WARNED_OF:
             _log.warning("writes with the model itself, 1.5 x slower: the lean decoder computes something else")
-            _TOLD.add(model)
+            _WARNED_OF.add(model)
     return lambda tokens_B, state: model(tokens_B[:, None], state)[:, -1]
 
 
@@ -138,7 +138,7 @@ def _files_of_models() -> list[str]:
 
 
 def _without_its_module(value: object) -> object:
-    """A setting that can be kept: a method would keep the model that it is of."""
+    """A setting that may be remembered: a method would keep its model in memory."""
     if isinstance(value, int | float | str | FunctionType | None):
         return value
     return getattr(value, "__func__", id(value))
@@ -173,8 +173,8 @@ def all_logits_agree(lean: SingleTokenDecoder, model: Decoder) -> bool:
     """Whether the lean decoder, token by token, gives all logits of a short text that the model gives at once."""
     text_1T = short_text(model)
     state = model.new_state(1, text_1T.size(1))
-    found_TV = torch.cat([lean(text_1T[:, t], state) for t in range(text_1T.size(1))])
-    return is_close(found_TV, model(text_1T)[0])
+    lean_TV = torch.cat([lean(text_1T[:, t], state) for t in range(text_1T.size(1))])
+    return is_close(lean_TV, model(text_1T)[0])
 
 
 def short_text(model: Decoder) -> Tensor:
@@ -189,13 +189,13 @@ def without_onednn() -> Iterator[None]:
 
     The switch is the whole process's, so with several threads inside, the last to leave puts it back.
     """
-    with _SWITCH:
+    with _ONEDNN_LOCK:
         _WAS_ENABLED.append(bool(torch.backends.mkldnn.enabled))
         torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
     try:
         yield
     finally:
-        with _SWITCH:
+        with _ONEDNN_LOCK:
             was_enabled = _WAS_ENABLED.pop()
             if not _WAS_ENABLED:
                 torch.backends.mkldnn.enabled = was_enabled  # type: ignore[assignment]

@@ -40,8 +40,8 @@ class Task:
     """The batches, the objective, and `evaluate(model, max_tokens)`, which all ranks call together.
 
     `write_samples(model, n)` gives texts to show; None for tasks whose models continue any text. `figure` is the one
-    to look at first. reward_sha256: the hash of the reward model's weights, if there is one. `kept()` gives each
-    checkpoint the task's state, which `restore` takes back. Pretraining has none: its batches are a function of the
+    to look at first. reward_sha256: the hash of the reward model's weights, if there is one. `state()` goes into
+    each checkpoint, and `restore` takes it back. Pretraining has none: its batches are a function of the
     step.
     """
 
@@ -51,5 +51,5 @@ class Task:
     write_samples: Callable[[LanguageModel, int], list[str]] | None = None
     figure: Literal["loss.png", "rewards.png"] = "loss.png"
     reward_sha256: str | None = None
-    kept: Callable[[], dict[str, Tensor]] = dict
+    state: Callable[[], dict[str, Tensor]] = dict
     restore: Callable[[dict[str, Tensor]], None] = lambda tensors: None

@@ -204,7 +204,7 @@ class PostTraining:
             write_samples=rollouts.samples,
             figure="rewards.png",
             reward_sha256=reward_sha256(objective.reward),
-            kept=rollouts.kept,
+            state=rollouts.state,
             restore=rollouts.restore,
         )
 

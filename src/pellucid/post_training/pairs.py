@@ -165,10 +165,10 @@ class PairWriter:
             firsts, seconds = both[: len(prompts)], both[len(prompts) :]
         else:
             firsts = self._answers(prompts, seeds[0])
-            n_kept = map(self.judge.n_before_fault, prompts, firsts)
-            kept = [first[:n] for first, n in zip(firsts, n_kept, strict=True)]
-            rests = self._answers([[*prompt, *start] for prompt, start in zip(prompts, kept, strict=True)], seeds[1])
-            seconds = [[*start, *rest][: self.max_new_tokens] for start, rest in zip(kept, rests, strict=True)]
+            n_shared = map(self.judge.n_before_fault, prompts, firsts)
+            starts = [first[:n] for first, n in zip(firsts, n_shared, strict=True)]
+            rests = self._answers([[*prompt, *start] for prompt, start in zip(prompts, starts, strict=True)], seeds[1])
+            seconds = [[*start, *rest][: self.max_new_tokens] for start, rest in zip(starts, rests, strict=True)]
         return [
             Judged(Pair(prompt, first, second), self.judge.reward(prompt, first) - self.judge.reward(prompt, second))
             for prompt, first, second in zip(prompts, firsts, seconds, strict=True)

@@ -217,7 +217,7 @@ class Rollouts:
         judged = zip(numbers, answers, written.verdicts, strict=True)
         return [f"**{self.held_out[i].text}**\n\n{answer}\n\n({in_words(verdict)})" for i, answer, verdict in judged]
 
-    def kept(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Tensor]:
         """The answers of all ranks from which the next update learns too; nothing if it begins with new ones.
 
         All ranks must ask.
@@ -228,7 +228,7 @@ class Rollouts:
         return {"next_step": torch.tensor(self._next_step), **tensors}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Takes back what `kept` gave. CheckpointError if that was of other rollouts."""
+        """Takes back what `state` gave. CheckpointError if that was of other rollouts."""
         if not tensors:
             return
         shape = (self._n_prompts, self.group_size)

@@ -98,7 +98,7 @@ class Saver:
         Raises NonFiniteError, and writes nothing, if a weight or a moment is NaN or infinite.
         """
         trainer = self.trainer
-        moments, generators = optimizer_tensors(trainer.model, trainer.optimizers), rng_tensors(self.task.kept())
+        moments, generators = optimizer_tensors(trainer.model, trainer.optimizers), rng_tensors(self.task.state())
         checkpoint = self._checkpoint(progress, val_loss, moments, generators)
         if trainer.world.is_first:
             self._write(checkpoint)
