@@ -31,7 +31,7 @@ class Row(NamedTuple):
 
 
 def rows_of_the_page() -> list[Row]:
-    """Of all its tables."""
+    """The rows of all its tables."""
     found = []
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         if line.startswith("| **"):
@@ -280,7 +280,7 @@ def _() -> Answer:
 
 
 def costs_nothing(percent: float) -> str:
-    """Of the loss: less than a thousandth."""
+    """The verdict on a cost in percent of the loss: nothing is less than a thousandth."""
     return HOLDS if percent < 0.1 else FAILS
 
 
@@ -367,7 +367,7 @@ NUMBER_IN_A_CELL = re.compile(r"\d+\.\d+|\d+ of \d+|\d+(?= %| seed| runs|–\d+\
 
 
 def numbers(text: str) -> list[str]:
-    """Of a cell: with decimals, in percent, or of seeds and runs. Not what is marked, in code, or a link's."""
+    """The numbers of a cell: decimals, percent, seeds and runs; not those in marks, in code, or in links."""
     return NUMBER_IN_A_CELL.findall(re.sub(r"`[^`]*`|\]\([^)]*\)", "", NUMBER.sub("", text)))
 
 

@@ -53,7 +53,7 @@ def test_an_answer_is_its_text_up_to_the_first_control_token_and_whole_only_if_i
 
 
 def test_the_table_counts_what_the_grammar_says(monkeypatch):
-    """Of every three answers one is right, one breaks off, and one has a fault in its second character."""
+    """One answer of every three is right, one breaks off, and one has a fault in its second character."""
     texts = [(text, text[:-5], f"{text[0]}~")[i % 3] for i, (_, text) in enumerate(EXAMPLES)]
     written = [SimpleNamespace(token_ids=answer_ids(text)) for text in texts]
     monkeypatch.setattr(pellucid.evaluation.answers, "write_answers", lambda *arguments, **options: written)

@@ -127,7 +127,7 @@ def test_skills_add_up_to_the_evaluation(tiny_fables_run):
 
 
 def test_the_excess_varies_less_from_fable_to_fable_than_the_loss_but_it_does_vary(tiny_fables_run):
-    """Of a model that guesses blindly one time in ten: the floor takes the noise of -ln p out, and leaves ln p/p^."""
+    """The model guesses blindly one time in ten. The floor takes the noise of -ln p out, and leaves ln p/p^."""
     _, data, _ = tiny_fables_run
     floors = data.truth.nats[: data.validation.n_targets]
     losses = -np.log(0.9 * np.exp(-floors) + 0.1 / data.tokenizer.vocab_size)

@@ -1,4 +1,4 @@
-"""What the tests of experiments share: a base config that trains in a moment."""
+"""Shared by the tests of experiments: a base config that trains in a moment."""
 
 from collections.abc import Callable
 from pathlib import Path

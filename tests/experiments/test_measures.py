@@ -1,4 +1,4 @@
-"""What many experiments measure besides the loss: skills on other texts, and other context lengths."""
+"""Measures of many experiments besides the loss: skills on other texts, and other context lengths."""
 
 import pytest
 import torch

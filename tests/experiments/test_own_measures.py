@@ -1,4 +1,4 @@
-"""What the shipped experiments measure by code of their own is what its docstring says."""
+"""The code of shipped experiments measures what its docstrings say."""
 
 import pytest
 import torch

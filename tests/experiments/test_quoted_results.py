@@ -1,4 +1,4 @@
-"""What people wrote about the experiments quotes their results.csv."""
+"""Sentences about the experiments, in reports and lessons, quote their results.csv."""
 
 import csv
 import re
@@ -21,12 +21,12 @@ def results(experiment):
 
 
 def words(page):
-    """Of a page, on one line."""
+    """The text of a page on one line."""
     return " ".join((ROOT / page).read_text(encoding="utf-8").split())
 
 
 def recall(rows):
-    """In percent, of each run."""
+    """The recall of each run, in percent."""
     return sorted(100 * float(row["accuracy.recall"]) for row in rows)
 
 

@@ -412,7 +412,7 @@ def test_chromatic_numbers(n, edges, numbers):
 
 
 def brute_force(graph, rule):
-    """The same number from the definitions in words, by trying every colouring."""
+    """The number by the definition in words: every colouring is tried."""
     for n_colours in itertools.count(1):
         for colours in itertools.product(range(n_colours), repeat=len(graph)):
             if DEFINITIONS[rule](graph, colours):

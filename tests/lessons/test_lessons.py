@@ -101,7 +101,7 @@ def test_a_lesson_takes_at_most_ninety_minutes(lesson):
 
 @each_lesson
 def test_each_figure_is_drawn_by_a_function(lesson, in_full):
-    """That it draws is tried by `make lessons`: some train the models that they show."""
+    """Only `make lessons` draws them: some train the models that they show."""
     shown = re.findall(r"\]\((figures/\w+\.png)\)", lesson.page.read_text(encoding="utf-8"))
     figures = figures_of(lesson)
     assert figures.keys() == {LESSONS / each for each in shown}
@@ -122,7 +122,7 @@ def test_a_page_becomes_a_notebook(lesson):
 
 
 def test_lessons_need_only_names_that_exist():
-    """What lessons import of Pellucid: a renamed function is found here, not by a student."""
+    """Whoever renames a function that lessons import learns it here, not from a student."""
     for file in sorted(LESSONS.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pellucid"):

@@ -194,7 +194,7 @@ MODELS = {"the demo": DEMO, "GPT-3": GPT_3, "GPT-3, 12 queries to a key": GPT_3 
 
 
 def work(model: dict[str, int], new: int, has_cache: bool) -> dict[str, int]:
-    """What a new token takes, counted one by one; it is the `new`-th, and the last position has read the one before."""
+    """The work of writing the `new`-th token, counted one by one: the last position has read the token before."""
     positions = [t for t in range(1, N_PROMPT + new) if not has_cache or new == 1 or t == N_PROMPT + new - 1]
     scores = sum(1 for t in positions for _ in range(t))
     K = model["D"] // model["H"]

@@ -40,7 +40,7 @@ def also_right(function: Callable[..., Any]) -> None:
 
 
 def attempts_in(file: Path) -> list[Attempt]:
-    """What a file of mistakes holds, in its order."""
+    """The attempts in a file of mistakes, in its order."""
     _attempts.clear()
     load_module(file, f"mistakes_of_{file.stem}")
     return list(_attempts)
@@ -61,7 +61,7 @@ def with_attempt(solved: str, attempt: Attempt) -> str:
 
 
 def tried(lesson: Lesson, text: str, folder: Path, checks: dict[str, Callable[[ModuleType], None]]) -> list[Outcome]:
-    """What the checks say of a student's file with this text, in this process."""
+    """The outcomes of a student's file with this text, checked in this process."""
     # In a folder of its own: Python would take the bytecode of a file that was as long, and written in the same second.
     file = Path(tempfile.mkdtemp(dir=folder)) / f"{lesson.module}.py"
     file.write_text(text, encoding="utf-8")
