@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pellucid.training.metrics import read_rows
-from pellucid.training.trackers import numbers
+from pellucid.training.tracker_programs import numbers
 
 pytest.importorskip("tensorboard")
 pytest.importorskip("wandb")

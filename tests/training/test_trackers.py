@@ -14,9 +14,10 @@ from pellucid.config.load import load_run_config, run_config_to_yaml
 from pellucid.runs.resume import require_same_run
 from pellucid.runs.train_run import train_run
 from pellucid.runtime.distributed import World
-from pellucid.training import trackers as trackers_module
+from pellucid.training import tracker_programs
 from pellucid.training.metrics import read_rows
-from pellucid.training.trackers import Trackers, numbers
+from pellucid.training.tracker_programs import numbers
+from pellucid.training.trackers import Trackers, build_trackers
 from pellucid.training.trainer import Trainer
 
 METHODS = ("log", "log_samples", "log_figure", "close")
@@ -65,7 +66,7 @@ def tensors(run_dir: Path) -> list[bytes]:
 def test_a_tracker_is_shown_every_row_and_sample_and_at_the_end_the_figure(workplace: Path, monkeypatch):
     recorder, arguments = Recorder(), []
     pretend(monkeypatch, "tensorboard")
-    monkeypatch.setattr(trackers_module, "TensorBoard", lambda *given: arguments.append(given) or recorder)
+    monkeypatch.setattr(tracker_programs, "TensorBoard", lambda *given: arguments.append(given) or recorder)
     train(workplace, "run", *SHORT, "trackers=[tensorboard]", "train.log_every_steps=3")
     run = workplace / "run"
     assert arguments == [(run, (run / "config.yaml").read_text(), 1)]
@@ -187,7 +188,7 @@ def test_every_number_of_a_row_has_a_name():
 
 def test_of_several_processes_the_first_alone_has_trackers(workplace: Path, monkeypatch):
     opened = []
-    monkeypatch.setattr(trackers_module, "TensorBoard", lambda *_: opened.append(1) or Recorder())
+    monkeypatch.setattr(tracker_programs, "TensorBoard", lambda *_: opened.append(1) or Recorder())
     for rank, n_opened in ((1, 0), (0, 1)):
-        with trackers_module.build_trackers(["tensorboard"], workplace, "tiny", "", World(rank, 2)).opened(1, []):
+        with build_trackers(["tensorboard"], workplace, "tiny", "", World(rank, 2)).opened(1, []):
             assert len(opened) == n_opened

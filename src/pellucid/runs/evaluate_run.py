@@ -25,7 +25,7 @@ from pellucid.runtime.precision import Precision
 from pellucid.trained import TrainedModel, config_of, load_trained_model
 
 if TYPE_CHECKING:
-    from pellucid.evaluation.answers import AnswerTable  # which loads the language of instructions
+    from pellucid.evaluation.answers import AnswerTable
 
 _log = logging.getLogger(__name__)
 

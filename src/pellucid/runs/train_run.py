@@ -32,7 +32,6 @@ from pellucid.runs.resume import (
     require_same_run,
 )
 from pellucid.runs.start_from import base_of, needs_base, read_base, require_same_vocabulary
-from pellucid.runtime.compiler import require_compiler
 from pellucid.runtime.distributed import World, connected, with_helpers
 from pellucid.runtime.precision import precision_here, resolve_precision
 from pellucid.trained import Base, config_of, load_trained_run, with_own_tokenizer
@@ -99,6 +98,8 @@ def train_run(
         base = base_of(config, resume_from)
         n_processes = choose_n_processes(config, world)
         if config.train.compile:
+            from pellucid.runtime.compiler import require_compiler
+
             require_compiler(precision_here(config.train.device, config.train.precision).device)
         train_as_rank = partial(_train_as_rank, config, data_root, run_dir, minutes)
         with with_helpers(n_processes, train_as_rank) if n_processes > world.size else nullcontext(world) as world:
