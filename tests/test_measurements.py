@@ -18,7 +18,6 @@ import runs
 import torch
 import torch.distributed as dist
 from drawings import context as context_drawn
-from drawings import growth as growth_drawn
 from drawings import roofline as roofline_drawn
 from measurements import (
     adapters,
@@ -30,6 +29,7 @@ from measurements import (
     devices,
     engines,
     gpt2,
+    growth,
     heads,
     kernels,
     neighbours,
@@ -159,6 +159,7 @@ SMALLEST = {
         {"LEARNING_MEGABYTES": 0.01, "N_WORDS": 500, "WORDS_AT_ONCE": 1200, "SECONDS_BETWEEN_LOOKS": 0},
     ),
     demo: ((), {"seeds": 1, "here_only": True}, {"stories": TWO_STORIES}),
+    growth: ((), {"pairs": 1, "pictures": "."}, {"CONTEXTS": [4], "WIDTHS": [64], "TOKENS_A_STEP": 256}),
     shakespeare: (("text.txt",), {}, {"RUNS": {"speedrun, seed 0": ["speedrun_shakespeare.yaml", "seed=0"]}}),
 }
 
@@ -179,6 +180,7 @@ def test_a_measurement_measures_what_it_says_it_remakes(module, place, tmp_path,
     }
     monkeypatch.setattr("subprocess.Popen", in_this_process.Command)
     monkeypatch.setattr("torch.compile", lambda model: model)
+    monkeypatch.setattr(rivals, "SECONDS_A_TURN", 0.001)
     for what, stand_in in {**stand_ins, **smaller}.items():
         if what in smaller or hasattr(module, what):
             monkeypatch.setattr(module, what, stand_in)
@@ -193,7 +195,7 @@ def test_a_measurement_measures_what_it_says_it_remakes(module, place, tmp_path,
     for name, remade in zip(names, remakes[: 1 if module is demo else None], strict=True):  # demo_seeds takes two
         assert name in (remade, here(remade))
     for entry in entries:
-        assert [recipe_hash(recipe) for recipe in entry.recipes] or module in (commands, preparation)
+        assert [recipe_hash(recipe) for recipe in entry.recipes] or module in (commands, growth, preparation)
         numbers = [number for number in numbers_in(entry.figures) if isinstance(number, float)]
         assert numbers
         assert all(map(math.isfinite, numbers))
@@ -581,7 +583,7 @@ def test_figures_are_drawn_from_what_is_recorded(ink, tmp_path):
         known = [[row[f"{name} ({unit})"] for row in rows] for name in context.ATTENTIONS]
         assert [list(line.get_ydata()) for line in axes.lines[:3]] == known
     grown = {name: {"Pellucid": 2.0, "transformers": 1.0} for name in ("context 64", "width 64", "width 1024")}
-    by_context, by_width = growth_drawn.speeds(grown, "bf16").axes
+    by_context, by_width = growth.speeds(grown, "bf16").axes
     assert list(by_width.lines[0].get_xdata()) == [64, 1024]
     assert [line.get_ydata() for line in by_context.lines] == [[2.0], [1.0]]
     [file] = roofline_drawn.draw(to=tmp_path / "roofline.png")
