@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch
 from pellucid.config.load import load_run_config
 from pellucid.experiments.measures import TrainedRun
 from pellucid.experiments.own_code import OwnCode
+from pellucid.experiments.results import RunResult
 from pellucid.model.build import build_model
 from pellucid.recipe import prepare_data
 from pellucid.runtime.precision import Precision
@@ -72,6 +74,13 @@ def untrained(place: Path, data_root: Path) -> Callable[..., TrainedRun]:
         return TrainedRun(trained, data, Precision(torch.device("cpu"), torch.float32), others)
 
     return built
+
+
+def run_result(label: str, seed: int, **numbers: Any) -> RunResult:
+    """A result of these numbers; others are made up."""
+    made_up = {"parameters": 1000, "non_embedding_parameters": 800, "flops": 1.5e9, "tokens": 384, "seconds": 60.0}
+    made_up |= {"val_loss": 0.6, "bits_per_byte": 0.2, "floor": 0.5, "excess": 0.1, "overrides": {}}
+    return RunResult(label=label, seed=seed, **made_up | numbers)
 
 
 def own_code(name: str) -> ModuleType:

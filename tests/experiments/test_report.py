@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from experiments.conftest import run_result
 from pellucid.errors import ConfigError, DataError
 from pellucid.experiments import report
 from pellucid.experiments.plan import Plan, plan_experiment
@@ -56,22 +57,10 @@ def plan(place: Path, monkeypatch) -> Plan:
 
 
 def result(plan: Plan, i: int, *, excess: float | None, skills: dict | None = None) -> RunResult:
-    run, floor = plan.runs[i], None if excess is None else 0.5
-    return RunResult(
-        label=run.label,
-        seed=run.seed,
-        overrides=run.overrides,
-        parameters=1000 + i // 2,
-        non_embedding_parameters=800,
-        flops=1.5e9,
-        tokens=384,
-        seconds=60.0,
-        val_loss=0.5 + (excess or 0.25),
-        bits_per_byte=0.2,
-        floor=floor,
-        excess=excess,
-        skills=skills or {},
-    )
+    run = plan.runs[i]
+    losses = {"val_loss": 0.5 + (excess or 0.25), "floor": None if excess is None else 0.5, "excess": excess}
+    more = {"overrides": run.overrides, "parameters": 1000 + i // 2, "skills": skills or {}}
+    return run_result(run.label, run.seed, **losses, **more)
 
 
 def four_results(plan: Plan) -> list[RunResult]:

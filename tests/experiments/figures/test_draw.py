@@ -8,6 +8,7 @@ import pytest
 from matplotlib.image import imread
 from matplotlib.text import Text
 
+from experiments.conftest import run_result
 from pellucid.config.experiment import ExperimentConfig
 from pellucid.experiments.figures.bars import draw_bars
 from pellucid.experiments.figures.curves import _evaluations, draw_curves
@@ -15,7 +16,6 @@ from pellucid.experiments.figures.draw import draw
 from pellucid.experiments.figures.means import at_equal_steps, mean_lines
 from pellucid.experiments.own_code import OwnCode
 from pellucid.experiments.plan import Plan
-from pellucid.experiments.results import RunResult
 from pellucid.experiments.table import value_of
 
 SKILLS = ("choice", "spelling", "recall")
@@ -59,18 +59,14 @@ def result(d_model, seed):
         }
         for step in (10, 20, 40)
     ]
-    return RunResult(
-        label=f"width {d_model}",
-        seed=seed,
+    return run_result(
+        f"width {d_model}",
+        seed,
         overrides={"model.d_model": d_model},
-        parameters=100 * d_model**2,
-        non_embedding_parameters=12 * d_model**2,
         flops=1e6 * d_model**2,
         tokens=4000 + d_model,
-        seconds=1.5,
         val_loss=0.5 + excess,
         bits_per_byte=0.2 * (0.5 + excess),
-        floor=0.5,
         excess=excess,
         skills=skills(excess),
         curve=curve,
