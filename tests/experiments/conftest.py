@@ -11,7 +11,10 @@ import torch
 from pellucid.config.load import load_run_config
 from pellucid.experiments.measures import TrainedRun
 from pellucid.experiments.own_code import OwnCode
+from pellucid.experiments.plan import Plan
 from pellucid.experiments.results import RunResult
+from pellucid.experiments.run_experiment import run_experiment
+from pellucid.experiments.worker import make_run
 from pellucid.model.build import build_model
 from pellucid.recipe import prepare_data
 from pellucid.runtime.precision import Precision
@@ -81,6 +84,20 @@ def run_result(label: str, seed: int, **numbers: Any) -> RunResult:
     made_up = {"parameters": 1000, "non_embedding_parameters": 800, "flops": 1.5e9, "tokens": 384, "seconds": 60.0}
     made_up |= {"val_loss": 0.6, "bits_per_byte": 0.2, "floor": 0.5, "excess": 0.1, "overrides": {}}
     return RunResult(label=label, seed=seed, **made_up | numbers)
+
+
+def make_runs(plan: Plan, data_root: Path = Path("data")) -> None:
+    """Make all runs, in `runs`; in this process, as starting one for each would take seconds."""
+    for run in plan.runs:
+        make_run(run, run.directory(Path("runs")), data_root)
+
+
+def make_report(plan: Plan, data_root: Path = Path("data")) -> list[str]:
+    """Write the report of finished runs into `report`, and return what was noted meanwhile."""
+    notes: list[str] = []
+    places = {"data_root": data_root, "folder": Path("runs"), "report_dir": Path("report")}
+    run_experiment(plan, **places, jobs=1, note=notes.append)
+    return notes
 
 
 def own_code(name: str) -> ModuleType:

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from experiments.conftest import make_report, make_runs
 from own_rules import OWN_RUN, write_rules
 from pellucid.errors import InputOutputError
 from pellucid.experiments.plan import Plan, plan_experiment
-from pellucid.experiments.run_experiment import FailedRunsError, _with_changed_corpora, run_experiment
-from pellucid.experiments.worker import make_run
+from pellucid.experiments.run_experiment import FailedRunsError, _with_changed_corpora
 
 EXPERIMENT = """\
 name: edited
@@ -30,27 +30,23 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     Path("own.yaml").write_text(OWN_RUN)
     Path("edited.yaml").write_text(EXPERIMENT)
     plan = plan_experiment(Path("edited.yaml"))
-    [run] = plan.runs
-    make_run(run, run.directory(Path("runs")), Path("data"))
+    make_runs(plan)
     return plan
 
 
 def test_a_finished_run_of_other_rules_is_not_put_into_the_table(plan):
-    def report() -> str:
-        places = {"data_root": Path("data"), "folder": Path("runs"), "report_dir": Path("report")}
-        run_experiment(plan, **places, jobs=1, note=lambda _: None)
-        return Path("report/results.csv").read_text()
-
-    table = report()
+    make_report(plan)
+    table = Path("report/results.csv").read_text()
     assert "done" in table
     write_rules(3)
     with pytest.raises(FailedRunsError) as failed:
-        report()
+        make_report(plan)
     assert failed.value.exit_code == 4
     assert CHANGED.replace("run own", f"run {plan.runs[0].label}") in Path("report/report.md").read_text()
     assert "done" not in Path("report/results.csv").read_text()
     Path("own.rules").unlink()
-    assert report() == table, "a result stands, also where its rules are gone"
+    make_report(plan)
+    assert Path("report/results.csv").read_text() == table, "a result stands, also where its rules are gone"
 
 
 def test_a_corpus_that_cannot_be_had_is_asked_for_once(tmp_path, monkeypatch):

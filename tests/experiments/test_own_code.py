@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from experiments.conftest import make_report, make_runs
 from pellucid.errors import ConfigError
 from pellucid.experiments.figures.draw import _sketch
 from pellucid.experiments.own_code import OwnCode
 from pellucid.experiments.plan import plan_experiment
 from pellucid.experiments.results import read_result
-from pellucid.experiments.run_experiment import run_experiment
 from pellucid.experiments.worker import make_run
 
 ROOT = Path(__file__).parents[2]
@@ -38,18 +38,10 @@ def mine(place: Path) -> Path:
     return Path("mine.py")
 
 
-def make_report() -> list[str]:
-    """Makes the run in this process, and the report; returns what was noted."""
-    plan, notes = plan_experiment(Path("mine.yaml")), []
-    [run] = plan.runs
-    make_run(run, run.directory(Path("runs")), Path("data"))
-    places = {"data_root": Path("data"), "folder": Path("runs"), "report_dir": Path("report")}
-    run_experiment(plan, **places, jobs=1, note=notes.append)
-    return notes
-
-
 def test_what_the_example_measures_is_a_column_and_what_it_draws_and_tells_stands_in_the_report(mine: Path):
-    assert make_report() == []
+    plan = plan_experiment(Path("mine.yaml"))
+    make_runs(plan)
+    assert make_report(plan) == []
     [row] = csv.DictReader(Path("report/results.csv").read_text().splitlines())
     assert int(row["different words"]) > 1
     assert "counts" not in row, "only numbers are columns"
@@ -59,7 +51,7 @@ def test_what_the_example_measures_is_a_column_and_what_it_draws_and_tells_stand
         "![Words](words.png)\n\nHow often each word is written. Each line is one run, of one seed. Compared" in report
     )
     assert "![Different words](different-words.png)\n\nWords of each variant." in report
-    [run] = plan_experiment(Path("mine.yaml")).runs
+    [run] = plan.runs
     assert read_result(run.directory(Path("runs")), run) is not None
     mine.write_text(EXAMPLE + TABLES + "# edited\n")
     [run] = plan_experiment(Path("mine.yaml")).runs

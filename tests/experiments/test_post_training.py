@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from experiments.conftest import make_report, make_runs
 from pellucid.corpora.build import build_corpus
 from pellucid.evaluation.answers import answer_table, judge_answers
 from pellucid.experiments.plan import Plan, plan_experiment
-from pellucid.experiments.run_experiment import run_experiment
-from pellucid.experiments.worker import make_run
 from pellucid.runs.evaluate_run import evaluate_on_own_text
 from pellucid.trained import load_trained_run
 from policy_run import make_policy_place
@@ -31,16 +30,14 @@ figures:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> tuple[Path, Plan, list[str]]:
     """A folder where this experiment has run, its plan, and what was noted while the report was written."""
-    folder, notes = tmp_path_factory.mktemp("betas"), []
+    folder = tmp_path_factory.mktemp("betas")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         make_policy_place(folder)
         (folder / "betas.yaml").write_text(BETAS)
         plan = plan_experiment(Path("betas.yaml"))
-        for run in plan.runs:
-            make_run(run, run.directory(Path("runs")), Path("data"))
-        places = {"data_root": Path("data"), "folder": Path("runs"), "report_dir": Path("report")}
-        run_experiment(plan, **places, jobs=1, note=notes.append)
+        make_runs(plan)
+        notes = make_report(plan)
     return folder, plan, notes
 
 
