@@ -59,6 +59,12 @@ def written_whole(target: Path) -> Iterator[Path]:
         _remove(draft)
 
 
+def write_whole(target: Path, text: str) -> None:
+    """Write a text file as `written_whole` does."""
+    with written_whole(target) as draft:
+        draft.write_text(text, encoding="utf-8")
+
+
 def discard(folder: Path) -> None:
     """Delete a folder. It is renamed first, so an interrupted deletion leaves no incomplete folder of that name."""
     if folder.exists():

@@ -11,7 +11,7 @@ from filelock import FileLock
 from pellucid.course.attempt import MOST_SECONDS, Outcome, attempt
 from pellucid.course.exercises import Lesson, all_lessons
 from pellucid.errors import DataError
-from pellucid.files import read_at_most, written_whole
+from pellucid.files import read_at_most, write_whole
 from pellucid.version import __version__
 
 MAX_NOTES = 1 << 20  # bytes
@@ -35,8 +35,7 @@ class Workbook:
         if self.file(lesson).exists():
             return False
         self.folder.mkdir(parents=True, exist_ok=True)
-        with written_whole(self.file(lesson)) as draft:
-            draft.write_text(lesson.stubs(), encoding="utf-8")
+        write_whole(self.file(lesson), lesson.stubs())
         return True
 
     def reset(self, lesson: Lesson) -> Path | None:
@@ -109,8 +108,7 @@ class Workbook:
         with FileLock(self.folder / ".progress.lock"):
             read = _read(self.notes)
             self.done, self.n_hints = with_ours(read["done"], self.done), with_ours(read["hints"], self.n_hints)
-            with written_whole(self.notes) as draft:
-                draft.write_text(json.dumps({"done": self.done, "hints": self.n_hints}, indent=2), encoding="utf-8")
+            write_whole(self.notes, json.dumps({"done": self.done, "hints": self.n_hints}, indent=2))
 
 
 def _key(lesson: Lesson, exercise: str) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pellucid.errors import OutOfMemoryError
 from pellucid.experiments.plan import PLAN_FILE, PlannedRun
-from pellucid.experiments.results import Failure, RunResult, read_result, write_whole
+from pellucid.experiments.results import Failure, RunResult, read_result
+from pellucid.files import write_whole
 from pellucid.runtime.processes import command_of
 
 LOG_FILE = "log.txt"

@@ -21,8 +21,9 @@ from pellucid.errors import ConfigError, DataError, Fix, Option
 from pellucid.experiments.figures.draw import draw
 from pellucid.experiments.own_code import OwnCode
 from pellucid.experiments.plan import Plan
-from pellucid.experiments.results import Failure, RunResult, write_whole
+from pellucid.experiments.results import Failure, RunResult
 from pellucid.experiments.table import numbers_of
+from pellucid.files import write_whole
 
 REPORT_FILE = "report.md"
 FEWEST_FOR_INTERVAL = 5  # seeds

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from pellucid.config.base import Section
 from pellucid.experiments.plan import PlannedRun
-from pellucid.files import written_whole
+from pellucid.files import write_whole
 
 RESULT_FILE = "result.json"
 
@@ -107,9 +107,3 @@ def read_result(run_dir: Path, run: PlannedRun) -> RunResult | None:
 def write_result(run_dir: Path, run: PlannedRun, result: RunResult) -> None:
     """Write result.json, which makes the run finished."""
     write_whole(run_dir / RESULT_FILE, FinishedRun(run=run, result=result).model_dump_json(indent=1) + "\n")
-
-
-def write_whole(file: Path, text: str) -> None:
-    """Write a text file atomically."""
-    with written_whole(file) as draft:
-        draft.write_text(text, encoding="utf-8")

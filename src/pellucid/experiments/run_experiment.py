@@ -21,8 +21,9 @@ from pellucid.experiments.plan import Plan, PlannedRun
 from pellucid.experiments.process import outcome_of, start_run
 from pellucid.experiments.progress import ExperimentBar, Work
 from pellucid.experiments.report import require_own_report, write_report, written_conclusion
-from pellucid.experiments.results import Failure, RunResult, read_result, write_whole
+from pellucid.experiments.results import Failure, RunResult, read_result
 from pellucid.experiments.table import results_csv
+from pellucid.files import write_whole
 from pellucid.recipe import prepare_data, what_decides_tokens
 from pellucid.training.interrupts import StopRequest, stop_requests
 
