@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from drawings import beliefs
+from measurements import beliefs
 
 import in_this_process
 from pellucid.api import load
@@ -61,6 +61,7 @@ def test_a_shipped_language_trains_and_knows_its_floor(config, folder, monkeypat
     evaluation = load(run).evaluate()
     assert 0 < evaluation.floor_nats_per_token < evaluation.loss_nats_per_token
     if config.stem == "hidden":
-        monkeypatch.setattr("measurements.beliefs.N_DOCUMENTS", 4)
-        assert beliefs.draw(run, to=folder / "beliefs.png") == [folder / "beliefs.png"]
+        monkeypatch.setattr(beliefs, "N_DOCUMENTS", 4)
+        [measured] = beliefs.measure(run, pictures=folder)
+        assert list(measured.figures)[:2] == ["embedding", "block 1"]
         assert Path("beliefs.png").stat().st_size > 1000
