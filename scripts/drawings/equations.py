@@ -102,17 +102,12 @@ def positions() -> Figure:
             (turned_query, query, f"query, turned {t} rad", BLUE),
             (turned_key, key, f"key, turned {s} rad", ORANGE),
         ]:
-            axes.annotate(
-                "", before.tolist(), (0, 0), arrowprops={"arrowstyle": "->", "color": colour, "alpha": 0.3, "lw": 2}
-            )
-            axes.annotate("", vector.tolist(), (0, 0), arrowprops={"arrowstyle": "->", "color": colour, "lw": 2})
+            for tip, alpha in ((before, 0.3), (vector, 1)):
+                looks = {"arrowstyle": "->", "color": colour, "alpha": alpha, "lw": 2}
+                axes.annotate("", tip.tolist(), (0, 0), arrowprops=looks)
             axes.plot([], [], color=colour, label=name)
         axes.plot([], [], " ", label=f"product {(turned_query @ turned_key).item():.3f}: the same")
-        axes.set_xlim(-1.15, 1.15)
-        axes.set_ylim(-1.15, 1.15)
-        axes.set_xticks([-1, 0, 1])
-        axes.set_yticks([-1, 0, 1])
-        axes.set_aspect("equal")
+        axes.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), xticks=[-1, 0, 1], yticks=[-1, 0, 1], aspect="equal")
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), handlelength=1)
     return figure
 
@@ -173,10 +168,8 @@ def newton_schulz() -> Figure:
     values = start
     for iteration in range(1, NEWTON_SCHULZ_STEPS + 1):
         values = A * values + B * values**3 + C * values**5
-        last = iteration == NEWTON_SCHULZ_STEPS
-        axes.plot(
-            start, values, color=BLUE, alpha=iteration / NEWTON_SCHULZ_STEPS, lw=2 if last else 1, label=f"{iteration}"
-        )
+        done = iteration / NEWTON_SCHULZ_STEPS
+        axes.plot(start, values, color=BLUE, alpha=done, lw=2 if done == 1 else 1, label=f"{iteration}")
     axes.axhline(1, color="black", lw=0.8)
     axes.set_xscale("log")
     axes.set_ylim(0, 1.3)

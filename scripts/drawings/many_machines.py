@@ -128,14 +128,8 @@ def sharded() -> Figure:
     for block, start in scatters:
         box(axes, (left + start, 6.7), (2, 1.2), DEVICES[block - 1], f"scatter\n{block}", shade=0.8)
     for name, block, start, length in work:
-        box(
-            axes,
-            (left + start, 4.9),
-            (length, 1.2),
-            DEVICES[block - 1],
-            f"{name} {block}",
-            shade=0.3 if name == "forward" else 0.6,
-        )
+        shade = 0.3 if name == "forward" else 0.6
+        box(axes, (left + start, 4.9), (length, 1.2), DEVICES[block - 1], f"{name} {block}", shade)
         gathered = max(begin for which, begin in gathers if which == block and begin < start) + 2
         y = 3.1 - 1.3 * (block - 1)
         box(axes, (left + gathered, y), (start + length - gathered, 0.9), DEVICES[block - 1])
@@ -207,13 +201,7 @@ def experts() -> Figure:
         arrow(axes, (13.8, at_expert), (20.4, y), DEVICES[device], **looks)
         axes.plot([3.6, 4.4], [y, y], color=GREY, lw=1)
         box(axes, (4.4, y - 0.35), (1.7, 0.7), GREY, f"─► {expert}", shade=0.08)
-    for x, text in [
-        (2.6, "tokens"),
-        (5.25, "router"),
-        (8.2, "all-to-all"),
-        (12, "experts"),
-        (17, "all-to-all"),
-        (21.4, "tokens"),
-    ]:
+    columns = ("tokens", "router", "all-to-all", "experts", "all-to-all", "tokens")
+    for x, text in zip((2.6, 5.25, 8.2, 12, 17, 21.4), columns, strict=True):
         note(axes, x, 10.1, text, fontsize=9.5)
     return figure
