@@ -86,8 +86,8 @@ def test_every_corpus_of_the_data_page_gives_the_documents_that_it_says(files, h
     if heading in FETCHED:
         return
     corpus = build_corpus(config.corpus)
-    found = tuple([piece.text for piece in corpus.pieces(split)] for split in ("train", "validation"))
-    assert found == DOCUMENTS[heading]
+    documents = tuple([piece.text for piece in corpus.pieces(split)] for split in ("train", "validation"))
+    assert documents == DOCUMENTS[heading]
 
 
 def test_the_download_of_the_page_is_that_of_the_configs():

@@ -140,11 +140,11 @@ def test_a_data_set_of_the_hub_that_was_read_before_is_read_again_without_a_netw
     builder = datasets.load_dataset_builder("json", data_files=files, cache_dir=str(tmp_path / "first"))
     builder.download_and_prepare()
     # As the library keeps what it downloads: OWNER___NAME / configuration / version / hash.
-    kept = Path(datasets.config.HF_DATASETS_CACHE, "someone___stories", "default", "0.0.0", "0123")
-    shutil.copytree(builder.cache_dir, kept)
-    (kept / "json-train.arrow").rename(kept / "stories-train.arrow")
-    info = json.loads((kept / "dataset_info.json").read_text())
-    (kept / "dataset_info.json").write_text(json.dumps({**info, "config_name": "default"}))
+    cached = Path(datasets.config.HF_DATASETS_CACHE, "someone___stories", "default", "0.0.0", "0123")
+    shutil.copytree(builder.cache_dir, cached)
+    (cached / "json-train.arrow").rename(cached / "stories-train.arrow")
+    info = json.loads((cached / "dataset_info.json").read_text())
+    (cached / "dataset_info.json").write_text(json.dumps({**info, "config_name": "default"}))
     assert texts(HuggingFaceCorpus("someone/stories"), "validation") == [STORIES[9], STORIES[19]]
 
 

@@ -110,8 +110,8 @@ def test_globs_are_sorted_and_name_each_file_once(tmp_path):
     for name in "cab":
         written(tmp_path, f"{name}.txt", name)
     (tmp_path / "d.txt").mkdir()
-    found = text_files.find_text_files([f"{tmp_path}/b.txt", f"{tmp_path}/*.txt"])
-    assert [path.name for path in found] == ["b.txt", "a.txt", "c.txt"]
+    files = text_files.find_text_files([f"{tmp_path}/b.txt", f"{tmp_path}/*.txt"])
+    assert [path.name for path in files] == ["b.txt", "a.txt", "c.txt"]
 
 
 def test_a_name_with_brackets_is_a_file_before_it_is_a_glob(tmp_path):

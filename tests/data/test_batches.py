@@ -25,15 +25,15 @@ def token_file(lengths):
 
 def targets_in(batches):
     """All targets that count. Checks that each stands right behind its input, and that padding is end_of_text."""
-    found = []
+    targets = []
     for inputs_BT, targets_BT in batches:
         assert inputs_BT.shape == targets_BT.shape
         assert inputs_BT.dtype == targets_BT.dtype == torch.int64
         counts = targets_BT != IGNORE_INDEX
         assert torch.equal(inputs_BT[counts] + 1, targets_BT[counts])
         assert not inputs_BT[~counts].any()
-        found += targets_BT[counts].tolist()
-    return found
+        targets += targets_BT[counts].tolist()
+    return targets
 
 
 def every_target_once(file):
@@ -87,9 +87,9 @@ def test_packing_is_best_fit_decreasing(lengths, context_length):
     rows = packed_document_rows(file, context_length)
     expected = best_fit_decreasing([length + 1 for length in lengths], context_length)  # and its end_of_text
     document_at = {start: i for i, start in enumerate(file.boundaries.tolist())}
-    found = [[document_at[start] for start in row.tolist()] for row in np.split(rows.starts, rows.first_runs[1:-1])]
-    assert sorted(found) == expected
-    assert all(row == sorted(row) for row in found), "in the order of the file"
+    packed = [[document_at[start] for start in row.tolist()] for row in np.split(rows.starts, rows.first_runs[1:-1])]
+    assert sorted(packed) == expected
+    assert all(row == sorted(row) for row in packed), "in the order of the file"
 
 
 def test_packing_wastes_little():
@@ -206,11 +206,11 @@ def test_the_first_token_of_a_document_is_predicted_from_the_end_of_text_before_
     [(evaluated, _)] = evaluation_batches(file, 8, 2, from_document_starts=True)
     for inputs_BT, targets_BT in (trained, evaluated):
         counts = targets_BT != IGNORE_INDEX
-        found = sorted(
+        learned = sorted(
             (row[is_there].tolist(), after[is_there].tolist())
             for row, after, is_there in zip(inputs_BT, targets_BT, counts, strict=True)
         )
-        assert found == [([end_of_text, 5, 6], [5, 6, end_of_text]), ([end_of_text, 7], [7, end_of_text])]
+        assert learned == [([end_of_text, 5, 6], [5, 6, end_of_text]), ([end_of_text, 7], [7, end_of_text])]
 
 
 @given(LENGTHS, CONTEXTS, st.integers(1, 5), st.booleans())

@@ -77,9 +77,9 @@ def test_after_any_prefix_too_and_none_where_no_fable_has_these_tokens(language,
     n_exact = 0
     for end in [0, 1, *random.Random(0).sample(range(len(text)), 25), len(text)]:
         expected = by_listing(listed_ids, tokenizer.encode(text[:end]))
-        found = next_token_distribution(language, tokenizer, text[:end])
-        assert (found or {}) == pytest.approx(expected, abs=1e-9), text[:end]
-        n_exact += found is not None
+        distribution = next_token_distribution(language, tokenizer, text[:end])
+        assert (distribution or {}) == pytest.approx(expected, abs=1e-9), text[:end]
+        n_exact += distribution is not None
     assert n_exact >= 3, "the empty prefix, the whole fable, and the end of some word"
 
 

@@ -100,8 +100,8 @@ def variants(schema: Data) -> dict[str, Data]:
 def section_beside_words(schema: Data) -> Data | None:
     """Of `a word or a section`, the section."""
     options = [resolved(option) for option in schema.get("anyOf", ())]
-    found = [option for option in options if "properties" in option]
-    return found[0] if found and len(options) > 1 and not variants(schema) else None
+    sections = [option for option in options if "properties" in option]
+    return sections[0] if sections and len(options) > 1 and not variants(schema) else None
 
 
 def base(section: Data, choice: int) -> Data:
@@ -126,14 +126,14 @@ def bases() -> list[Data]:
     """As many as it takes for each model to come with each of its parts and each objective; and each corpus."""
     parts = [*SCHEMA["$defs"]["DecoderConfig"]["properties"].values(), SCHEMA["properties"]["objective"]]
     n_parts, n_models = max(len(variants(part)) for part in parts), len(variants(SCHEMA["properties"]["model"]))
-    found = [made_to_fit(base(SCHEMA, choice), choice, choice // n_models) for choice in range(n_parts * n_models)]
-    plain = next(data for data in found if data["objective"]["type"] == "next_token")
+    complete = [made_to_fit(base(SCHEMA, choice), choice, choice // n_models) for choice in range(n_parts * n_models)]
+    plain = next(data for data in complete if data["objective"]["type"] == "next_token")
     for name, corpus in variants(SCHEMA["properties"]["corpus"]).items():  # there are more of them than of models
         if name not in OBJECTIVES:
-            found += [{**plain, "corpus": base(corpus, choice)} for choice in (0, 1)]
-    for data in found:
+            complete += [{**plain, "corpus": base(corpus, choice)} for choice in (0, 1)]
+    for data in complete:
         parse_run_config(dump(data), "base.yaml")
-    return found
+    return complete
 
 
 def made_to_fit(data: Data, choice: int, part: int) -> Data:

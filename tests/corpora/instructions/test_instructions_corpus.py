@@ -112,8 +112,8 @@ def test_entropy_is_the_mean_over_all_tasks_of_a_world_that_can_be_listed():
 
     def entropy(task):
         asked = {key: value for key, value in vars(task).items() if value}
-        kept = [p for p, told in listed if asked.items() <= told.items()]
-        return math.log(math.fsum(kept)) - math.fsum(p * math.log(p) for p in kept) / math.fsum(kept)
+        selected = [p for p, told in listed if asked.items() <= told.items()]
+        return math.log(math.fsum(selected)) - math.fsum(p * math.log(p) for p in selected) / math.fsum(selected)
 
     of_form = [
         [Task(animal) for animal in corpus.animals],

@@ -33,12 +33,12 @@ def given(request, tiny, listed):
     animals = ["crow"] if request.param != "moral" else None
     morals = [listed[-1][3]] if request.param != "animal" else None
     about = FablesAbout(tiny, animals, morals)
-    kept = {
+    selected = {
         text: p for text, p, animal, moral in listed if animal in (animals or [animal]) and moral in (morals or [moral])
     }
-    share = math.fsum(kept.values())
+    share = math.fsum(selected.values())
     assert about.share == pytest.approx(share, abs=1e-12)
-    return about, {text: p / share for text, p in kept.items()}
+    return about, {text: p / share for text, p in selected.items()}
 
 
 def test_a_fable_has_its_probability_over_that_of_the_condition_and_all_others_none(listed, given, soak):
@@ -108,8 +108,8 @@ def test_what_the_condition_tells_is_a_skill_of_its_own():
             alternatives = about.next_character_distribution(text[:i])
             assert (now == CHOICE) == (len(alternatives) > 1)
             assert now == (INSTRUCTION if before == CHOICE and len(alternatives) == 1 else before)
-        told = "".join(character for character, skill in zip(text, here, strict=True) if skill == INSTRUCTION)
-        assert "o" in told, "a hero that begins with f might be a frog"
+        decided = "".join(character for character, skill in zip(text, here, strict=True) if skill == INSTRUCTION)
+        assert "o" in decided, "a hero that begins with f might be a frog"
 
 
 def test_impossible_conditions_are_refused():

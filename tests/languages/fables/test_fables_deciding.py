@@ -66,20 +66,20 @@ def retellings(stories):
     """The stories that differ from each story in one choice alone, by the place of that choice."""
     numbers = defaultdict(lambda: len(numbers))  # a choice and what it wrote, as a number
     by_others = defaultdict(list)
-    for told in stories:
-        choices = [numbers[next(fork.ahead()), str(fork.rule.options[index].parts)] for fork, index in told]
-        for place in range(len(told)):
-            by_others[(place, *choices[:place], None, *choices[place + 1 :])].append((told, place))
-    found = defaultdict(lambda: defaultdict(list))
+    for drawn in stories:
+        choices = [numbers[next(fork.ahead()), str(fork.rule.options[index].parts)] for fork, index in drawn]
+        for place in range(len(drawn)):
+            by_others[(place, *choices[:place], None, *choices[place + 1 :])].append((drawn, place))
+    retold = defaultdict(lambda: defaultdict(list))
     for same_but_one in by_others.values():
-        for told, place in same_but_one:
-            found[id(told)][place] += [other for other, _ in same_but_one if other is not told]
-    return found
+        for drawn, place in same_but_one:
+            retold[id(drawn)][place] += [other for other, _ in same_but_one if other is not drawn]
+    return retold
 
 
-def pieces_of(told):
+def pieces_of(drawn):
     """The pieces of a story: where each starts, its text, and the hole that it fills."""
-    pieces = [piece for fork, index in told for piece in fork.write_pieces(index)[0]]
+    pieces = [piece for fork, index in drawn for piece in fork.write_pieces(index)[0]]
     starts = accumulate((len(text) for text, _ in pieces), initial=0)
     return [(start, text, hole) for start, (text, hole) in zip(starts, pieces, strict=False)]
 
@@ -96,19 +96,19 @@ def test_the_deciding_words_are_those_of_the_list_of_all_stories(tiny):
     """By definition: for some choice the later piece changes, and never unless the earlier one does."""
     _, stories, retold = tiny
     n_decided = 0
-    for told in stories[::5]:
-        pieces = pieces_of(told)
+    for drawn in stories[::5]:
+        pieces = pieces_of(drawn)
         expected = defaultdict(set)
-        for others in retold[id(told)].values():
+        for others in retold[id(drawn)].values():
             texts = [[text for _, text, _ in pieces_of(other)] for other in others]
             for later, (start, text, _) in enumerate(pieces):
                 if any(other[later] != text for other in texts):
                     for earlier, (before, old, _) in enumerate(pieces[:later]):
                         if all(other[earlier] != old for other in texts if other[later] != text):
                             expected[start, start + len(text)].add((before, before + len(old)))
-        found = {(piece.start, piece.end): set(piece.by) for piece in decided_pieces(told)}
-        assert found == expected
-        n_decided += len(found)
+        decided = {(piece.start, piece.end): set(piece.by) for piece in decided_pieces(drawn)}
+        assert decided == expected
+        n_decided += len(decided)
     assert n_decided
 
 
@@ -116,19 +116,19 @@ def test_another_option_of_a_deciding_choice_changes_the_truth_about_the_next_ch
     fables, stories, retold = tiny
     rng = random.Random(0)
     n_changed = 0
-    for told in rng.sample(stories, 12):
-        for other in (other for others in retold[id(told)].values() for other in others):
-            for (here, text, hole), (there, other_text, _) in zip(pieces_of(told), pieces_of(other), strict=True):
+    for drawn in rng.sample(stories, 12):
+        for other in (other for others in retold[id(drawn)].values() for other in others):
+            for (here, text, hole), (there, other_text, _) in zip(pieces_of(drawn), pieces_of(other), strict=True):
                 if hole is not None and text != other_text:
                     same = next(i for i in range(len(text)) if text[i] != other_text[i : i + 1])
-                    truth = fables.next_character_distribution(_text(told)[: here + same])
+                    truth = fables.next_character_distribution(_text(drawn)[: here + same])
                     assert truth != fables.next_character_distribution(_text(other)[: there + same])
                     n_changed += 1
     assert n_changed
 
 
-def _text(told):
-    return "".join(text for _, text, _ in pieces_of(told))
+def _text(drawn):
+    return "".join(text for _, text, _ in pieces_of(drawn))
 
 
 def test_in_the_shipped_story_something_decides_every_name_fact_pronoun_and_number():

@@ -154,11 +154,11 @@ def test_the_moral_follows_from_how_the_storyline_ends(texts):
         "honesty": "I took it", "lies": "nobody came", "flattery": "the food was gone", "idleness": "until spring",
         "work": "Next year", "nature": "the bed was", "envy": "What would I not give",
     }  # fmt: skip
-    told = {moral: [text for text in texts if text.endswith(f"Moral: {moral}")] for moral in MORALS.values()}
-    assert all(told.values())
+    texts_of = {moral: [text for text in texts if text.endswith(f"Moral: {moral}")] for moral in MORALS.values()}
+    assert all(texts_of.values())
     for lesson, sign in signs.items():
-        assert all(re.search(sign, text) for text in told[MORALS[lesson]])
-    assert sum(map(len, told.values())) == len(texts)
+        assert all(re.search(sign, text) for text in texts_of[MORALS[lesson]])
+    assert sum(map(len, texts_of.values())) == len(texts)
 
 
 @settings(max_examples=15)
