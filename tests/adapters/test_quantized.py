@@ -1,6 +1,7 @@
 """Quantized weights: how near they are to the true ones, and how few bits they take."""
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -8,7 +9,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.stats import norm
 from torch import nn
 
 from model_axes import VOCAB_SIZE, build_away_from_zero, tiny_config
@@ -126,7 +126,8 @@ def test_one_large_number_spoils_its_own_block_alone():
 def test_the_sixteen_values_are_quantiles_of_the_normal_distribution():
     """Eight from the half above zero, seven from the half below, and zero; divided by the largest (appendix E)."""
     last = 1 - (1 / 30 + 1 / 32) / 2
-    above, below = norm.ppf(np.linspace(last, 0.5, 9)[:-1]), -norm.ppf(np.linspace(last, 0.5, 8)[:-1])
+    quantile = np.vectorize(NormalDist().inv_cdf)
+    above, below = quantile(np.linspace(last, 0.5, 9)[:-1]), -quantile(np.linspace(last, 0.5, 8)[:-1])
     values = np.sort(np.concatenate([above, below, [0.0]])) / above.max()
     assert len(NF4_VALUES) == 16
     np.testing.assert_allclose(NF4_VALUES, values, atol=1e-6)

@@ -7,7 +7,6 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from scipy.stats import chisquare
 
 from pellucid.errors import ConfigError
 from pellucid.generation.sampling import (
@@ -61,6 +60,16 @@ def naive_distribution(logits: np.ndarray, sampling: Sampling) -> np.ndarray:
     return np.array([weights[i] / total if i in kept else 0.0 for i in range(len(weights))])
 
 
+def p_value(tokens: torch.Tensor, expected: np.ndarray) -> float:
+    """The chi-square test: how likely such draws are, or stranger ones, if this is their distribution."""
+    from scipy.stats import chisquare
+
+    counts, possible = np.bincount(tokens.numpy(), minlength=VOCAB_SIZE), expected > 0
+    assert counts[~possible].sum() == 0
+    assert possible.sum() > 1
+    return float(chisquare(counts[possible], expected[possible] * len(tokens)).pvalue)
+
+
 @pytest.mark.parametrize(
     "sampling",
     [
@@ -80,19 +89,14 @@ def test_equations_19_and_20_draws_follow_the_distribution_that_the_naive_loop_g
     logits = example_logits()
     expected = naive_distribution(logits.astype(np.float64), sampling)
     tokens = next_token(torch.tensor(logits).expand(N_DRAWS, -1), sampling, seeded())
-    counts = np.bincount(tokens.numpy(), minlength=VOCAB_SIZE)
-    possible = expected > 0
-    assert counts[~possible].sum() == 0
-    assert possible.sum() > 1
-    assert chisquare(counts[possible], expected[possible] * N_DRAWS).pvalue > SIGNIFICANCE
+    assert p_value(tokens, expected) > SIGNIFICANCE
 
 
 def test_the_chi_square_test_would_notice_a_temperature_that_is_2_percent_off() -> None:
     logits = example_logits()
     expected = naive_distribution(logits.astype(np.float64), Sampling(temperature=1.0))
     tokens = next_token(torch.tensor(logits).expand(N_DRAWS, -1), Sampling(temperature=1.02), seeded())
-    counts = np.bincount(tokens.numpy(), minlength=VOCAB_SIZE)
-    assert chisquare(counts, expected * N_DRAWS).pvalue < SIGNIFICANCE
+    assert p_value(tokens, expected) < SIGNIFICANCE
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(top_k=400)], ids=str)
@@ -201,11 +205,7 @@ def test_all_together_follow_the_distribution_that_transformers_gives(processors
         row = process(history, row)
     expected = row[0].double().softmax(-1).numpy()
     tokens = next_token(logits.expand(N_DRAWS, -1), Sampling(*settings), seeded(), seen.expand(N_DRAWS, -1))
-    counts = np.bincount(tokens.numpy(), minlength=VOCAB_SIZE)
-    possible = expected > 0
-    assert counts[~possible].sum() == 0
-    assert possible.sum() > 2
-    assert chisquare(counts[possible], expected[possible] * N_DRAWS).pvalue > SIGNIFICANCE
+    assert p_value(tokens, expected) > SIGNIFICANCE
 
 
 def test_greedy_takes_the_likeliest_after_the_repetition_penalty() -> None:
