@@ -1,6 +1,7 @@
 """Shared by the tests: a tiny run on disk, and the command line as a function."""
 
 import functools
+import gc
 import logging
 import os
 import random
@@ -29,6 +30,7 @@ for name in ("NO_PROXY", "no_proxy"):  # the tests' own servers are not asked th
 N_THREADS = int(os.environ.get("OMP_NUM_THREADS", "1"))
 torch.set_num_threads(N_THREADS)
 DRAW = Figure.draw
+gc.disable()  # until all tests are collected: imports make many objects, and all of them stay
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -151,6 +153,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("cuda"):
                 item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU: make gpu"))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -14,7 +14,6 @@ from pellucid.model.build import build_model
 from pellucid.objectives.next_token import choose_objective
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
-from pellucid.runtime.sharding import shard
 from pellucid.training.optimizers import build_optimizers
 from pellucid.training.trainer import Trainer, Update
 from tiny import VOCAB_SIZE, decoder_config, random_batch, tiny_decoder
@@ -40,6 +39,8 @@ def build_trainer(
     torch.manual_seed(0)
     model = build_model(MODELS[kind], VOCAB_SIZE).double()
     if is_sharded:
+        from pellucid.runtime.sharding import shard  # most of a second of imports
+
         shard(model, model.blocks)
     return Trainer(
         model,

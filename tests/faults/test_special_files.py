@@ -13,7 +13,6 @@ import safetensors.torch
 
 import strikes
 from damage import sign
-from pellucid.corpora.hugging_face import HuggingFaceCorpus
 from pellucid.errors import CheckpointError, DataError, PellucidError
 from pellucid.exchange.imports import import_run
 from pellucid.files import read_at_most, sha256
@@ -63,6 +62,8 @@ def test_f36_no_special_file_is_a_tokenizer_or_part_of_a_data_set(tmp_path: Path
     with pytest.raises(DataError, match="special"):
         Tokenizer.load(tmp_path / "special")
     if kind != "a folder":
+        from pellucid.corpora.hugging_face import HuggingFaceCorpus  # most of a second of imports
+
         with pytest.raises(DataError, match="special"):
             list(HuggingFaceCorpus("json", data_files=str(tmp_path / "special")).pieces("train"))
 

@@ -11,7 +11,6 @@ from pellucid.generation.engine import in_step
 from pellucid.generation.writing import Writing
 from pellucid.runtime.distributed import World, connected
 from pellucid.runtime.precision import Precision
-from pellucid.runtime.sharding import shard
 from pellucid.training.trainer import Trainer
 from tiny import random_batch, tiny_decoder, tiny_trainer
 
@@ -33,6 +32,8 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 def trainer_of_rank_0(device: torch.device, dtype: torch.dtype, is_sharded: bool) -> Trainer:
     decoder = tiny_decoder().to(device)
     if is_sharded:
+        from pellucid.runtime.sharding import shard  # most of a second of imports
+
         shard(decoder, decoder.blocks)
     options = {"gradient_accumulation_steps": 2, "batch_size": 4, "max_gradient_norm": 1.0}
     return tiny_trainer(decoder, precision=Precision(device, dtype), world=WORLD, is_sharded=is_sharded, **options)
