@@ -51,13 +51,27 @@ def show(page: Page, **state: object) -> Page:
     return settled(page)
 
 
-@pytest.fixture
-def page(browser: Browser, address: str) -> Iterator[Page]:
-    """A window whose page is complete: it has heard of the run and measured its parts."""
+def complete(page: Page) -> Page:
+    """The page, when it has heard of the run and measured its parts."""
+    page.wait_for_function("() => microscope.metrics.fables && microscope.samples.fables")
+    page.wait_for_selector("[data-row='1.1']")
+    return page
+
+
+@pytest.fixture(scope="module")
+def window(browser: Browser, address: str) -> Iterator[Page]:
+    """One for most journeys: to open another takes two seconds of computing, and to load the page again a half."""
     with watched(browser, address) as page:
-        page.wait_for_function("() => microscope.metrics.fables && microscope.samples.fables")
-        page.wait_for_selector("[data-row='1.1']")
         yield page
+
+
+@pytest.fixture
+def page(window: Page, address: str) -> Page:
+    """The page as it opens, but in a window where others have been."""
+    window.set_viewport_size(LAPTOP)
+    window.goto("about:blank")
+    window.goto(address)
+    return complete(window)
 
 
 @pytest.fixture(scope="module")
@@ -360,62 +374,63 @@ def read(page: Page, text: str) -> None:
     assert page.input_value("#machine-text") == text
 
 
-def test_whoever_types_and_clicks_fast_loses_nothing(page, run, text):
-    """At the end the server is slow, and the clock stands still."""
-    show(page, text=text)
-    page.evaluate(WATCH_DRAWING)
-    page.focus("#machine-text")
-    page.keyboard.press("Control+End")
-    page.keyboard.type("!")
-    settled(page)
-    seen = page.evaluate("seen")
-    _, before, _ = seen[0]  # the letter is there, and its trace is not
-    assert [True, "!", before] in seen  # the parts out of sight wait
-    assert seen[-1] == [False, "!", "!"]
+def test_whoever_types_and_clicks_fast_loses_nothing(browser, address, run, text):
+    """A window of its own: at the end the server is slow, and the clock stands still."""
+    with watched(browser, address) as page:
+        show(complete(page), text=text)
+        page.evaluate(WATCH_DRAWING)
+        page.focus("#machine-text")
+        page.keyboard.press("Control+End")
+        page.keyboard.type("!")
+        settled(page)
+        seen = page.evaluate("seen")
+        _, before, _ = seen[0]  # the letter is there, and its trace is not
+        assert [True, "!", before] in seen  # the parts out of sight wait
+        assert seen[-1] == [False, "!", "!"]
 
-    page.fill("#machine-text", f"{text} and")  # on the first screen, for the whole page
-    settled(page)
-    assert page.input_value("#text") == f"{text} and"
-    close(value(page, "tokens"), len(run.trace(f"{text} and").ids) - 1)
-    page.evaluate("text => microscope.store.set({ text, temperature: 0 })", text)
-    settled(page).click("#add-token")
-    settled(page)
-    best = int(run.trace(text).logits[-1, -1].argmax())
-    assert page.input_value("#machine-text") == text + run.tokenizer.decode([best])
+        page.fill("#machine-text", f"{text} and")  # on the first screen, for the whole page
+        settled(page)
+        assert page.input_value("#text") == f"{text} and"
+        close(value(page, "tokens"), len(run.trace(f"{text} and").ids) - 1)
+        page.evaluate("text => microscope.store.set({ text, temperature: 0 })", text)
+        settled(page).click("#add-token")
+        settled(page)
+        best = int(run.trace(text).logits[-1, -1].argmax())
+        assert page.input_value("#machine-text") == text + run.tokenizer.decode([best])
 
-    page.evaluate("text => microscope.store.set({ text, temperature: 1, top_k: 1 })", text)
-    settled(page).evaluate(SLOW_SERVER)
-    typed = f"{text} and then"
-    ids = run.trace(typed).ids
-    for _ in range(3):
-        ids.append(likeliest(run, ids))
-    page.fill("#machine-text", typed)
-    for _ in range(3):  # before the trace of what was typed is there
+        page.evaluate("text => microscope.store.set({ text, temperature: 1, top_k: 1 })", text)
+        settled(page).evaluate(SLOW_SERVER)
+        typed = f"{text} and then"
+        ids = run.trace(typed).ids
+        for _ in range(3):
+            ids.append(likeliest(run, ids))
+        page.fill("#machine-text", typed)
+        for _ in range(3):  # before the trace of what was typed is there
+            page.click("#add-token")
+        assert page.input_value("#machine-text") == typed
+        read(page, run.tokenizer.decode(ids[1:]))
+        for _ in range(2):
+            page.click("#rewind")
+        read(page, run.tokenizer.decode(ids[1:-2]))
+
+        page.fill("#machine-text", f"{text} and")
         page.click("#add-token")
-    assert page.input_value("#machine-text") == typed
-    read(page, run.tokenizer.decode(ids[1:]))
-    for _ in range(2):
-        page.click("#rewind")
-    read(page, run.tokenizer.decode(ids[1:-2]))
+        page.fill("#machine-text", f"{text} or")  # typed over: the click is forgotten
+        all_is_answered = "text => isReadAfterAnswers(text) && document.querySelector('main[aria-busy=false]')"
+        page.wait_for_function(all_is_answered, arg=f"{text} or")
+        assert page.input_value("#machine-text") == f"{text} or"
 
-    page.fill("#machine-text", f"{text} and")
-    page.click("#add-token")
-    page.fill("#machine-text", f"{text} or")  # typed over: the click is forgotten
-    all_is_answered = "text => isReadAfterAnswers(text) && document.querySelector('main[aria-busy=false]')"
-    page.wait_for_function(all_is_answered, arg=f"{text} or")
-    assert page.input_value("#machine-text") == f"{text} or"
-
-    page.clock.install(time=0)
-    page.clock.pause_at(100_000)
-    stages = page.locator("#part-machine .stage")
-    page.locator("#pass").dispatch_event("click")  # a pass lights each part in its order, and then stops
-    for n in range(1, stages.count() + 1):
-        assert stages.evaluate_all("all => all.map((each) => each.classList.contains('lit'))") == [
-            i < n for i in range(stages.count())
-        ]
-        assert page.locator(".caption").text_content() == stages.nth(n - 1).get_attribute("data-says")
-        page.clock.run_for(PAUSE)
-    assert page.locator("#part-machine .lit").count() == 0
+        page.clock.install(time=0)
+        page.clock.pause_at(100_000)
+        stages = page.locator("#part-machine .stage")
+        page.locator("#pass").dispatch_event("click")  # a pass lights each part in its order, and then stops
+        for n in range(1, stages.count() + 1):
+            assert stages.evaluate_all("all => all.map((each) => each.classList.contains('lit'))") == [
+                i < n for i in range(stages.count())
+            ]
+            assert page.locator(".caption").text_content() == stages.nth(n - 1).get_attribute("data-says")
+            page.clock.run_for(PAUSE)
+        assert page.locator("#part-machine .lit").count() == 0
 
 
 def test_tokens_are_added_and_taken_back_and_the_page_says_why_none_can_be(page, run, text):
@@ -666,10 +681,10 @@ def test_another_run_is_shown_with_its_own_vocabulary_however_late_that_comes(pa
 
 def test_everything_is_reached_by_keyboard_and_link_and_axe_finds_no_serious_violation(page, text):
     show(page, text=text, inside=True, other="fables@2")
-    times_around = 0  # the first time it begins somewhere
-    while times_around < 2:
+    is_around = False
+    while not is_around:
         page.keyboard.press("Tab")
-        times_around += page.evaluate(
+        is_around = page.evaluate(
             "(() => { const e = document.activeElement; e.dataset.reached = 1; return e === document.body; })()"
         )
     missed = page.eval_on_selector_all(
