@@ -79,7 +79,7 @@ def test_the_report_on_decoding_gives_wilsons_intervals(way, n, form):
 
 
 def test_what_recall_repeats_was_told_some_twenty_words_before():
-    corpus = Drawn(Fables(24), size=60, seed=0, validation_fraction=0.5)
+    corpus = Drawn(Fables(24), size=30, seed=0, validation_fraction=0.5)
     recall = corpus.language.skills.index("recall")
     words_between = []
     for text in corpus.documents("validation"):

@@ -39,18 +39,18 @@ class Workbook:
         return True
 
     def reset(self, lesson: Lesson) -> Path | None:
-        """Start a lesson again. The old file is kept under the name returned; nothing is ever lost."""
-        kept = None
+        """Start a lesson again. The old file, if any, gets the name that is returned: nothing is ever lost."""
+        old_file = None
         if self.file(lesson).exists():
             names = (self.folder / f"{lesson.module}.before_{i}.py" for i in range(1, 10**6))
-            kept = next(path for path in names if not path.exists())
-            self.file(lesson).rename(kept)
+            old_file = next(path for path in names if not path.exists())
+            self.file(lesson).rename(old_file)
         self.done.pop(lesson.module, None)
         for exercise in lesson.exercises:
             self.n_hints.pop(_key(lesson, exercise.name), None)
         self.start(lesson)
         self._save(lesson)
-        return kept
+        return old_file
 
     def check(self, lesson: Lesson, most_seconds: float = MOST_SECONDS) -> list[Outcome]:
         """Check a lesson's exercises up to the first that is not right, and note what is done."""
@@ -99,7 +99,7 @@ class Workbook:
         return shown
 
     def _save(self, lesson: Lesson) -> None:
-        """Note where a lesson is. What another `learn` has noted of other lessons meanwhile is kept."""
+        """Write the notes of one lesson; those of others stay as another `learn` may have written them meanwhile."""
 
         def with_ours(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
             others = {key: value for key, value in theirs.items() if key.partition(".")[0] != lesson.module}
