@@ -40,7 +40,7 @@ def test_an_experiment_knows_where_each_key_stands(tmp_path: Path):
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ("seeds: [0, 1, 2]", "seeds: [0, one]", ":6: seeds.1: 'one' is of the wrong type; give a whole number"),
+        ("seeds: [0, 1, 2]", "seeds: [0, -8]", ":6: seeds.1: -8 is out of range; give a value of at least 0"),
         ("[1, 2]", "[]", ":5: grid.model.n_layers: too few values; give a longer list"),
         ("title: Excess,", "titel: Excess,", ":8: figures.0.titel: unknown key; did you mean 'title'?"),
         ("type: lines", "type: line", ":9: figures.1.type: 'line' is not a choice; use one of 'bars', 'lines', 'curv"),
