@@ -68,8 +68,8 @@ def _way_to_write(override: str) -> str:
 def without_quotes(override: str) -> str | None:
     """The override without single quotes around its value, if it would then be more than a text: cmd.exe keeps them."""
     key, _, value = override.partition("=")
-    inner = value[1:-1]
     if re.fullmatch("'[^']+'", value):
+        inner = value[1:-1]
         with suppress(ConfigError):
             return None if isinstance(parse_yaml(inner, COMMAND_LINE)[0], str) else f"{key}={inner}"
     return None

@@ -20,13 +20,12 @@ from pellucid.config.data import (
     TokenizerConfig,
 )
 from pellucid.config.generation import SampleConfig
-from pellucid.config.model import DecoderConfig, ModelConfig, with_type
+from pellucid.config.model import ModelConfig, with_type
 from pellucid.config.post_training import (
     GRPOConfig,
     LoRAConfig,
     NextTokenConfig,
     ObjectiveConfig,
-    PairsSection,
     Quantization,
 )
 from pellucid.config.shipped import find_run
@@ -131,7 +130,6 @@ class RunConfig(Section, json_schema_extra=for_editors):
 def rules_of_model(run: RunConfig) -> list[Rule]:
     """Whether the model can be trained in this way: a table of rules, as are those below."""
     train, model = run.train, run.model.type
-    has_experts = isinstance(run.model, DecoderConfig) and run.model.experts is not None
     return [
         (
             train.gradient_checkpointing != "none" and model != "decoder",
@@ -140,7 +138,7 @@ def rules_of_model(run: RunConfig) -> list[Rule]:
             "leave it out, or use model.type decoder",
         ),
         (
-            train.compile and has_experts,
+            train.compile and getattr(run.model, "experts", None),
             "train.compile model.feed_forward.type",
             "a compiled graph has fixed shapes, and an expert gets as many tokens as ask it",
             "leave it out, or use model.feed_forward dense",
@@ -157,7 +155,6 @@ def rules_of_model(run: RunConfig) -> list[Rule]:
 def rules_of_corpus(run: RunConfig) -> list[Rule]:
     """Whether the corpus holds what the objective learns from."""
     corpus, objective = run.corpus.type, run.objective.type
-    needs_places = isinstance(run.objective, PairsSection) and run.objective.needs_places
     return [
         (
             corpus == "preferences" and objective not in LEARNS_FROM_PAIRS,
@@ -184,7 +181,7 @@ def rules_of_corpus(run: RunConfig) -> list[Rule]:
             "use objective sft, or corpus instructions or preferences",
         ),
         (
-            corpus == "preferences" and needs_places,
+            corpus == "preferences" and getattr(run.objective, "needs_places", False),
             "objective corpus.type",
             "fork and cut need the token where an answer went wrong, which is not known for answers from a file",
             "set fork to false and cut to none, or use corpus instructions",
@@ -225,8 +222,7 @@ def rules_of_base(run: RunConfig) -> list[Rule]:
 
 def rules_of_loss(run: RunConfig) -> list[Rule]:
     """Whether the loss can be computed as it is asked for, and for long enough."""
-    train, objective = run.train, run.objective.type
-    experts = run.model.experts if isinstance(run.model, DecoderConfig) else None
+    train, objective, experts = run.train, run.objective.type, getattr(run.model, "experts", None)
     return [
         (
             train.parallel == "fsdp" and not run.reads_text,

@@ -29,6 +29,7 @@ from pellucid.config.languages import (
     TreesConfig,
 )
 from pellucid.corpora.corpus import Corpus
+from pellucid.corpora.drawn import Drawn
 from pellucid.errors import DataError, Fix, Option
 from pellucid.languages.language import Language
 
@@ -77,15 +78,12 @@ def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
             text, prompt = Option("--text", "text_file or texts"), Option("--prompt", "text")
             fix = Fix(f"{words} start_from: RUN and a corpus", text, prompt)
             raise DataError("corpus", "this run has no text of its own", fix)
-        case _:  # what is left are languages
-            language, drawn = build_language(config), (config.size, config.seed, config.validation_fraction)
-            if isinstance(config, SumsConfig):
-                from pellucid.corpora.sums import DrawnSums
+        case SumsConfig():
+            from pellucid.corpora.sums import DrawnSums
 
-                return DrawnSums(language, *drawn)
-            from pellucid.corpora.drawn import Drawn
-
-            return Drawn(language, *drawn)
+            return DrawnSums(build_language(config), config.size, config.seed, config.validation_fraction)
+        case _:  # the other languages
+            return Drawn(build_language(config), config.size, config.seed, config.validation_fraction)
 
 
 def build_language(config: LanguageConfig) -> Language:

@@ -182,8 +182,9 @@ def write_split(corpus: Corpus, split: Split, tokenizer: Tokenizer, path: Path) 
     written = TokenFile.open(path, tokenizer.vocab_size)
     if len(written.boundaries) == 1:
         raise DataError(f"the {split} split", "holds no text", "give the corpus more text, or hold out another share")
-    n_documents, n_tokens = len(written.boundaries) - 1, len(written.tokens) - 1
-    return SplitCounts(documents=n_documents, tokens=n_tokens, bytes=n_bytes, characters=n_characters)
+    return SplitCounts(
+        documents=len(written.boundaries) - 1, tokens=written.n_targets, bytes=n_bytes, characters=n_characters
+    )
 
 
 def _write_pieces(pieces: Iterable[Piece], tokenizer: Tokenizer, path: Path) -> tuple[int, int]:

@@ -134,8 +134,7 @@ class Tokenizer:
 
     def to_json(self) -> str:
         """The text of a tokenizer.json, which `tokenizers.Tokenizer.from_file` can read as well."""
-        text: str = self._library.to_str(pretty=True)
-        return text
+        return str(self._library.to_str(pretty=True))
 
     def save(self, path: Path) -> None:
         path.write_text(self.to_json(), encoding="utf-8")
