@@ -13,7 +13,8 @@ from pathlib import Path
 from results import Entry
 
 from pellucid.evaluation.written import judge as judge_texts
-from pellucid.generation import Sampling, generate_text
+from pellucid.generation.sampling import Sampling
+from pellucid.generation.text import generate_text
 from pellucid.inspection.build import fables_of
 from pellucid.languages.fables import Fables
 from pellucid.trained import load_trained_run

@@ -6,10 +6,10 @@ from itertools import islice
 from typing import Any
 
 from pellucid.adapters.lora import merged
-from pellucid.config.generation import SampleConfig
+from pellucid.config.generation import DrawingConfig, SampleConfig
 from pellucid.corpora.corpus import ConversationCorpus, Corpus
 from pellucid.errors import ConfigError, DataError
-from pellucid.generation.build import build_sampling
+from pellucid.generation.sampling import Sampling
 from pellucid.generation.text import generate_text
 from pellucid.objectives.task import Task
 from pellucid.tokenizer import Tokenizer
@@ -28,7 +28,7 @@ def build_samples(
     if task.write_samples is not None:
         return partial(task.write_samples, model, sample.n_samples)
     options: dict[str, Any] = {
-        "sampling": build_sampling(sample),
+        "sampling": Sampling(**sample.model_dump(include=set(DrawingConfig.model_fields))),
         "max_new_tokens": sample.max_new_tokens,
         "seed": seed,
     }
