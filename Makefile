@@ -72,7 +72,7 @@ bench: $(VENV)/.dev ## speed, memory and start-up beside transformers at the sam
 
 soak: $(VENV)/.dev ## the faults of docs/reliability.md in their long form, as a table, and all of the model's axes: an hour
 	$(BIN)/pytest -o faulthandler_timeout=0 tests/faults tests/distributed tests/model/test_decoder.py tests/generation tests/cost tests/languages/fables \
-	    tests/experiments/test_shipped_experiments.py tests/exchange/test_architectures.py tests/exchange/test_random_exports.py \
+	    tests/experiments/test_shipped_experiments.py tests/exchange/test_random_exports.py \
 	    tests/web/test_serve.py --soak
 
 # Nothing is installed but the wheels in the folder WHEELS, if it is named: such a machine may have no network.

@@ -62,7 +62,7 @@ def make(**changes):
         "world": ALONE,
         "seed": 0,
         "batch_size": 4,
-        "gradient_accumulation_steps": 1,
+        "batches_per_update": 1,
         "updates_per_rollout": 1,
         "group_size": 3,
         "max_new_tokens": 10,
@@ -86,7 +86,7 @@ def tokens_of(batch):
 
 def test_answers_are_a_function_of_seed_and_step_however_an_update_is_cut_up():
     whole = tokens_of(make().batch(3, ALL))
-    in_two = make(batch_size=2, gradient_accumulation_steps=2)
+    in_two = make(batch_size=2, batches_per_update=2)
     assert tokens_of(in_two.batch(6, ALL)) + tokens_of(in_two.batch(7, ALL)) == whole
     by_ranks = make()
     assert tokens_of(by_ranks.batch(3, slice(0, 1))) + tokens_of(by_ranks.batch(3, slice(1, 4))) == whole

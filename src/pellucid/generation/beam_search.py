@@ -19,7 +19,7 @@ from pellucid.generation.in_step import InStep, latest
 from pellucid.generation.sampling import are_distributions, no_distribution
 from pellucid.model.language_model import LanguageModel, eval_mode
 
-MOST_BEAMS = 1000  # one step of more takes so long that nobody waits for it, and Ctrl-C has to
+MOST_BEAMS = 1000  # a step of more takes so long that Ctrl-C seems to do nothing
 
 
 class Beam(NamedTuple):

@@ -76,7 +76,7 @@ class Engine:
 
         Returns the texts that went on: most have a new token.
         """
-        self._let_go()
+        self._drop_ended()
         if self._waiting and self._free:
             self._admit()
         if isinstance(self._memory, InStep):
@@ -84,7 +84,7 @@ class Engine:
         ended = self._read(self._memory) if self._is_reading else []
         return [*ended, *self._write([row for row in self._rows if len(row.unread) == 1])]
 
-    def _let_go(self) -> None:
+    def _drop_ended(self) -> None:
         going_on = [row for row in self._rows if not row.has_ended]
         if len(going_on) < len(self._rows):
             for row in set(self._rows).difference(going_on):
@@ -122,11 +122,11 @@ class Engine:
                     row.add_prompt_tokens(ids, slots.score(row.slot, ids))
                 else:
                     slots.read(row.slot, ids)
-        self._let_go()
+        self._drop_ended()
         ended = [row for row in self._rows if not row.max_new_tokens and len(row.unread) == 1]
         for row in ended:
             row.end("length")
-        self._let_go()
+        self._drop_ended()
         self._is_reading = any(len(row.unread) > 1 for row in self._rows)
         return ended
 

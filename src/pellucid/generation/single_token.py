@@ -1,4 +1,4 @@
-"""The decoder at work on one token per sequence: what writes text.
+"""The decoder for one token per sequence, which writes text.
 
 It computes what `decoder.Decoder` computes, which is the text to read first, in half to two thirds of the time: each
 layer gives its lean form (`model/one_token.py`). Before it writes, it is compared with the model at hand: once, and
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 _ONEDNN_LOCK = threading.Lock()
 _WAS_ENABLED: list[bool] = []  # oneDNN, when each thread came into `without_onednn`, the first at the bottom
 
-TOKENS_OF_A_PROOF = 64  # a mask of one's own that hides only what is further back is beyond it
+TOKENS_OF_A_PROOF = 64  # an edited mask that hides only what is further back goes unnoticed
 _PROVED: WeakKeyDictionary[Decoder, list[object]] = WeakKeyDictionary()  # with what decided its logits then
 _OF_EVERY_MODULE = vars(nn.Module()).keys()
 _WARNED_OF: WeakSet[Decoder] = WeakSet()  # those that write slowly

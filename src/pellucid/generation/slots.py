@@ -4,9 +4,9 @@ A step feeds one token to each slot that writes. All rows go through each matrix
 one alone: the matrix is read from memory once. In attention each row sees the keys of its own slot, as many as its text
 has, so texts of any lengths go on side by side.
 
-What is computed for a slot does not depend on the others: a matrix always gets N rows, some of them of no use (with
-another number a kernel may add in another order), and attention treats each row by itself. With one thread on a CPU not
-even the last bit does; several threads share out attention by the number of its rows, which may change how it rounds.
+What is computed for a slot does not depend on the others: a matrix always gets N rows, used or not (with another number
+a kernel may add in another order), and attention treats each row by itself. With one thread on a CPU not even the last
+bit does; several threads share out attention by the number of its rows, which may change how it rounds.
 
 Shapes: N slots, W rows up to the last slot that writes, R rows that write, S key positions, D model, H query heads,
 G key/value heads, K head width, V vocabulary.

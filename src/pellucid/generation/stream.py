@@ -76,7 +76,7 @@ class TextStream:
         elif reason is not None:
             self._emit(len(self._text), reason)
         else:
-            self._emit(length_before_a_beginning(self._text, self._stop))
+            self._emit(settled_length(self._text, self._stop))
 
     def _emit(self, length: int, reason: FinishReason | None = None) -> None:
         """A piece: the text up to here, and the tokens that it begins with."""
@@ -93,8 +93,8 @@ def first_stop(text: str, stop: Sequence[str], begin: int = 0) -> int | None:
     return min(ends)[1] if ends else None
 
 
-def length_before_a_beginning(text: str, stop: Sequence[str]) -> int:
-    """How many characters cannot be part of a stop string: those before an ending with which one may begin."""
+def settled_length(text: str, stop: Sequence[str]) -> int:
+    """How many characters are final: those before an ending with which a stop string may begin."""
     longest = max((len(each) for each in stop), default=1) - 1
     starts = range(max(0, len(text) - longest), len(text))
     return next((i for i in starts if any(each.startswith(text[i:]) for each in stop)), len(text))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 FEWEST_NUMBERS = 2**17  # for smaller matrices, oneDNN's preparation of a call takes longer than it saves
-ROWS_IN_MIND = 16  # its order for this many rows suits other numbers as well
+PACKED_FOR_ROWS = 16  # the order for so many rows suits other numbers as well
 FEWEST_MULTIPLICATIONS = 2**24  # in training, where it prepares three calls
 
 
@@ -33,7 +33,7 @@ def packed_product(weight_OI: Tensor, bias_O: Tensor | None) -> Callable[[Tensor
 
     Later changes of W are not seen.
     """
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight_OI.detach().contiguous(), ROWS_IN_MIND)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight_OI.detach().contiguous(), PACKED_FOR_ROWS)
     by_onednn = torch.ops.mkldnn._linear_pointwise.default  # looked up once, as that takes time
     return lambda x_BI: by_onednn(x_BI, packed, bias_O, "none", [], None)
 

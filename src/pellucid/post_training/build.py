@@ -190,7 +190,7 @@ class PostTraining:
             world=self.world,
             seed=self.seed,
             batch_size=self.batch_size,
-            gradient_accumulation_steps=self.batches_per_update,
+            batches_per_update=self.batches_per_update,
             updates_per_rollout=objective.updates_per_rollout,
             group_size=objective.group_size if isinstance(objective, GRPOConfig) else 1,
             max_new_tokens=objective.max_new_tokens,

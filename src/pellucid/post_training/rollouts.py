@@ -160,7 +160,7 @@ class Rollouts:
     world: World
     seed: int
     batch_size: int
-    gradient_accumulation_steps: int
+    batches_per_update: int
     updates_per_rollout: int
     group_size: int
     max_new_tokens: int
@@ -168,7 +168,7 @@ class Rollouts:
     beta: float
 
     def __post_init__(self) -> None:
-        self._n_prompts = self.batch_size * self.gradient_accumulation_steps  # of an update
+        self._n_prompts = self.batch_size * self.batches_per_update  # of an update
         self._next_step = 0
         self._rollout = -1  # the number of the one that is in use
         self._parts: dict[range, JudgedBatch] = {}  # of it, by the prompts
@@ -180,7 +180,7 @@ class Rollouts:
 
     def batch(self, micro_batch: int, rows: slice) -> JudgedBatch:
         """These prompts with all of their answers."""
-        step, place = divmod(micro_batch, self.gradient_accumulation_steps)
+        step, place = divmod(micro_batch, self.batches_per_update)
         rollout = step // self.updates_per_rollout
         if rollout != self._rollout:
             self._rollout, self._parts, self._restored = rollout, {}, None
