@@ -89,14 +89,8 @@ def test_heads_that_spread_their_attention_evenly_look_no_more_at_what_decides(l
             assert head.looks[skill].mean == pytest.approx(share, abs=1e-6)
 
 
-@pytest.mark.parametrize("units", ["byte pairs", "characters"])
-def test_a_head_that_looks_only_at_what_decides_has_all_its_attention_there(
-    corpus, language, units, tokenizer, monkeypatch
-):
-    if units == "characters":
-        tokenizer = train_characters(corpus.documents("validation"), special_tokens=[END])
-    fables = held_out_documents(corpus, tokenizer, 700, n=2)
-    model = build_model(tiny_config(context_length=700), tokenizer.vocab_size)
+def test_a_head_that_looks_only_at_what_decides_has_all_its_attention_there(language, tokenizer, fables, monkeypatch):
+    model = build_model(tiny_config(context_length=CONTEXT), tokenizer.vocab_size)
     by_ids = {tuple(fable.ids): deciding_tokens(language, tokenizer, fable).any(axis=0) for fable in fables}
 
     def knowing(model, ids):

@@ -58,9 +58,9 @@ def test_a_vector_depends_on_the_tokens_up_to_its_own_alone(name):
         torch.testing.assert_close(model.embeddings.unembed(layers[-1]), model(torch.tensor([ids])))
 
 
-@pytest.mark.parametrize("pooling", ["mean", "last", None])
-@pytest.mark.parametrize("layer", [0, 1, "last"])
-@pytest.mark.parametrize("name", ["decoder", "mlp", "lstm"])
+@pytest.mark.parametrize(
+    ("name", "layer", "pooling"), [("decoder", 0, "mean"), ("mlp", 1, "last"), ("lstm", "last", None)]
+)
 def test_texts_together_have_the_vectors_that_each_has_alone(name, layer, pooling):
     model = build(family_config(name))
     together = embed(model, TOKENIZER, TEXTS, layer, pooling)
@@ -102,9 +102,6 @@ def test_what_has_no_vector_is_refused_in_one_line(texts, layer, message):
     with pytest.raises((ConfigError, DataError)) as refused:
         embed(build(), TOKENIZER, texts, layer)
     assert message in str(refused.value)
-
-
-def test_a_model_without_hidden_vectors_says_so():
     with pytest.raises(ConfigError, match="a Bigram has no hidden vectors, only logits"):
         embed(Bigram(TOKENIZER.vocab_size, 8), TOKENIZER, ["abc"])
 
@@ -129,13 +126,6 @@ def test_the_nearest_texts_are_those_at_the_smallest_angle_however_long_their_ve
     assert nearest(np.array([-3.0, 0.0], dtype=np.float32), among, k=1)[0].text == "text 2"
     assert nearest_table(found).splitlines()[1] == "  1.000       4  text 3"
     assert len(nearest(among.vectors[0], among, k=99)) == 5
-
-
-def test_a_text_is_nearest_to_itself():
-    embeddings = embed(build(), TOKENIZER, TEXTS)
-    for number, vector_D in enumerate(embeddings.vectors, 1):
-        [found] = nearest(vector_D, embeddings, k=1)
-        assert (found.number, found.similarity) == (number, pytest.approx(1))
 
 
 def test_saved_vectors_are_read_back(tmp_path):

@@ -107,7 +107,10 @@ def test_experts_that_share_in_another_way_than_they_say_show_no_shares():
     assert trace(model, IDS).shares_of_experts() is None
 
 
-def test_a_single_token_can_be_looked_into_with_experts():
+def test_a_single_token_can_be_looked_into_with_experts_but_no_layer_that_is_not_there():
+    for layer in (-1, 2):
+        with pytest.raises(ConfigError, match=f"inside: there is no layer {layer}; choose one from 0 to 1"):
+            trace(build(), IDS).inside(layer)
     _, attention, feed_forward = inside(build(feed_forward=EXPERTS), ids=[2])
     assert attention["weights"].tolist() == [[[1.0]], [[1.0]]]
     assert feed_forward["hidden"].shape == (4, 1, 12)
@@ -282,10 +285,3 @@ ABSOLUTE = {"position": {"type": "learned"}, "qk_norm": False}
 def test_a_step_names_its_equations(choices, name, equations):
     steps = trace(build_away_from_zero(tiny_config(**choices)), IDS).inside(0)
     assert next(step.equations for step in steps if step.name == name) == equations
-
-
-def test_a_layer_that_is_not_there_is_one_clear_line():
-    traced = trace(build_away_from_zero(tiny_config()), IDS)
-    for layer in (-1, 2):
-        with pytest.raises(ConfigError, match=f"inside: there is no layer {layer}; choose one from 0 to 1"):
-            traced.inside(layer)

@@ -87,16 +87,12 @@ def test_all_heads_patched_are_the_attention_patched_and_all_sublayers_give_the_
     torch.testing.assert_close(added, there.residuals - there.residuals[0], rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("place", [("head", 1, 2), ("head", 2, 0), ("head", -1, 0), ("heads", 0, 0), ("attention", 2)])
-def test_a_place_that_is_not_there_is_one_clear_line(place):
+def test_a_place_that_is_not_there_is_one_clear_line_and_a_patch_must_fit():
     model = in_float64()
-    for changes in ({"knock_out": [place]}, {"patch": {place: trace(model, IDS)}}):
-        with pytest.raises(ConfigError, match=r"the model has no place .*; use \('head', LAYER, HEAD\) up to .*1, 1"):
-            trace(model, IDS, **changes)
-
-
-def test_a_patch_must_fit():
-    model = in_float64()
+    for place in (("head", 1, 2), ("head", 2, 0), ("head", -1, 0), ("heads", 0, 0), ("attention", 2)):
+        for changes in ({"knock_out": [place]}, {"patch": {place: trace(model, IDS)}}):
+            with pytest.raises(ConfigError, match=r"has no place .*; use \('head', LAYER, HEAD\) up to .*1, 1"):
+                trace(model, IDS, **changes)
     with pytest.raises(ConfigError, match="patch: the other text has 2 tokens, this one 5; choose texts of as many"):
         trace(model, IDS, patch={("head", 0, 0): trace(model, [1, 2])})
     for place, shape in [(("attention", 0), {"d_model": 16}), (("feed_forward", 1), {"n_layers": 1})]:
