@@ -3,7 +3,7 @@
 
 import { h } from "./elements.js";
 
-export const GLOSSARY = {
+const GLOSSARY = {
   token: "A piece of text that has a number: a word, a part of one, or a sign.",
   loss: "The mean surprise per token, in nats, on text that the model has not learned from.",
   surprise:

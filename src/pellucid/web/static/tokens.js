@@ -29,7 +29,7 @@ export function piece(text) {
 
 // For each token, whether the model has learned to predict it: all but the first or, in a conversation, those of the
 // answers and their ends.
-export function isLearned(model, ids) {
+function isLearned(model, ids) {
   if (!model.has_chat) return ids.map((_, place) => place > 0);
   const [begins, ends] = ["<|assistant|>", "<|end|>"].map((mark) => model.texts.indexOf(mark));
   let isAnswer = false;
