@@ -130,13 +130,13 @@ def test_a_folder_is_waited_for_and_then_its_config(tmp_path: Path):
     assert not asking.news()["is_there"]
     (tmp_path / "run").mkdir()
     before = asking.news()
-    assert before["is_there"]
     (tmp_path / "run" / "config.yaml").write_text(TINY_RUN)
-    assert asking.news()["config"] != before["config"]
+    assert (before["is_there"], asking.news()["config"] != before["config"]) == (True, True)
 
 
-def test_the_lock_tells_whether_the_run_is_training(run: Path):
+def test_the_lock_tells_whether_the_run_is_training_and_asking_makes_none(run: Path):
     assert not news_of(run)["is_training"]
+    assert not (run / ".lock").exists()
     with locked(run):
         assert news_of(run)["is_training"]
     assert not news_of(run)["is_training"]
@@ -161,11 +161,6 @@ def test_asking_whether_a_run_is_training_keeps_none_from_starting(run: Path):
     finally:
         stop.set()
         asking.join()
-
-
-def test_asking_makes_no_lock_where_there_was_none(run: Path):
-    assert not is_locked(run)
-    assert not (run / ".lock").exists()
 
 
 def test_pages_that_ask_at_once_take_no_other_for_the_training(run: Path, tmp_path: Path):

@@ -146,13 +146,6 @@ def test_logprobs_are_those_of_the_model(complete, run):
         assert choice.text[offset:].startswith(token)
 
 
-def test_a_prompt_can_be_scored_without_writing(complete):
-    answer = complete(max_tokens=0, echo=True, logprobs=0)
-    assert answer.choices[0].text == "The fox"
-    assert len(answer.choices[0].logprobs.token_logprobs) == answer.usage.prompt_tokens
-    assert answer.usage.completion_tokens == 0
-
-
 def test_a_prompt_longer_than_the_context_is_read_from_its_end_and_a_field_says_so(complete, run):
     long = "The fox said: I found the cheese. " * 20
     answer = complete(long, max_tokens=1, **GREEDY)
@@ -329,9 +322,11 @@ def test_more_texts_than_ever_fit_are_refused_and_a_long_prompt_is_scored_at_onc
     with pytest.raises(openai.BadRequestError, match="64 texts in one request; ask for 48 at most"):
         complete(["The fox"] * 4, n=16)
     text = "é🦊 " * 3_000
-    scores = complete(text, max_tokens=0, echo=True, logprobs=0).choices[0].logprobs
+    scored = complete(text, max_tokens=0, echo=True, logprobs=0)
+    assert (scored.choices[0].text, scored.usage.completion_tokens) == (text, 0)
+    scores = scored.choices[0].logprobs
     ids = [run.tokenizer.end_of_text, *run.tokenizer.encode(text)]
-    assert len(scores.text_offset) == len(ids) > 9_000
+    assert len(scores.text_offset) == len(scores.token_logprobs) == len(ids) > 9_000
     for i in (0, 1, 2, 500):
         assert scores.text_offset[i] == len(run.tokenizer.decode(ids[:i]).rstrip("\ufffd"))
     assert scores.text_offset[-1] == len(text) - 1
