@@ -20,7 +20,7 @@ from torch import Tensor
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.config.model import DecoderConfig
 from pellucid.errors import ConfigError, DataError
-from pellucid.files import written_whole
+from pellucid.files import write_whole
 from pellucid.generation.single_token import own_part
 from pellucid.model.decoder import Decoder
 from pellucid.web.microscope import Microscope
@@ -53,8 +53,7 @@ def export_page(runs: Sequence[Path], file: Path, prompt: str | None = None, tou
     played = [] if tour is None else [tours.played(tour.stem)]
     recorded = record(microscope, prompt, played)
     html = page(recorded)
-    with written_whole(file) as draft:
-        draft.write_text(html, encoding="utf-8")
+    write_whole(file, html)
     opened, _ = microscope.traced(recorded["latest"], recorded["text"])
     return unsupported_part(opened)
 

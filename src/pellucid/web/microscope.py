@@ -21,7 +21,7 @@ from pellucid.config.shipped import DEMO
 from pellucid.corpora.corpus import KnownConversations
 from pellucid.corpora.drawn import Drawn
 from pellucid.errors import ConfigError, DataError
-from pellucid.files import written_whole
+from pellucid.files import write_whole
 from pellucid.inspection.attribution import attribute, what_decides
 from pellucid.inspection.beliefs import BeliefMaps, belief_maps
 from pellucid.inspection.build import known_corpus_of, scores_of_run
@@ -292,8 +292,8 @@ def table_in_file(file: Path, key: str, compute: Callable[[], Json]) -> Json:
     if not isinstance(tables.get(key), dict) or not isinstance(tables[key].get("knocked_out"), list):
         tables[key] = compute()
         if file.parent != DEMO:  # it belongs to the package
-            with suppress(OSError), written_whole(file) as draft:
-                draft.write_text(json.dumps(tables), encoding="utf-8")
+            with suppress(OSError):
+                write_whole(file, json.dumps(tables))
     return tables[key]
 
 
