@@ -49,7 +49,7 @@ def test_no_docstring_begins_in_the_middle_of_a_sentence():
 BUILDERS = {
     "recipe.py": {"what_decides_tokens", "build_task", "build_session"},
     "trained.py": {"corpus"},
-    "runs/evaluate_run.py": {"data_of_run"},
+    "runs/evaluate_run.py": {"_fingerprint_now"},
     "runs/cost_of_run.py": {"vocab_size_of"},
     "experiments/measures.py": {"require_texts", "other_texts"},
 }

@@ -14,7 +14,7 @@ from pellucid.config.load import load_run_config
 from pellucid.config.run import LEARNS_FROM_PAIRS, RunConfig
 from pellucid.config.shipped import find_config, find_run
 from pellucid.corpora.build import DOWNLOADS, build_corpus
-from pellucid.data.prepare import fingerprint_of, read_manifest
+from pellucid.data.prepare import Manifest, fingerprint_of, read_manifest
 from pellucid.data.prepared import PreparedData, opened, text_as_tokens
 from pellucid.errors import TEXT_FILE, CheckpointError, ConfigError, Fix, Option, PellucidError
 from pellucid.evaluation.loss import Evaluation, evaluate_tokens
@@ -152,13 +152,16 @@ def data_of_run(config: RunConfig, fingerprint: str, data_root: Path) -> Prepare
     if manifest is None:
         data = prepare_data(config, data_root)
         return data if data.fingerprint == fingerprint else None
-    is_unchanged = False
-    with suppress(PellucidError):
-        corpus = build_corpus(config.corpus, data_root / DOWNLOADS.name)
-        is_unchanged = fingerprint_of(corpus.identity, manifest.tokenizer) == fingerprint
-    if not is_unchanged:
+    if _fingerprint_now(config, manifest, data_root) != fingerprint:
         _log.warning("the corpus has changed since training; the tokens of then are used, in %s", directory)
     return opened(directory, manifest)
+
+
+def _fingerprint_now(config: RunConfig, manifest: Manifest, data_root: Path) -> str | None:
+    """The fingerprint that the data would get if it were prepared now; None if its corpus cannot be read."""
+    with suppress(PellucidError):
+        return fingerprint_of(build_corpus(config.corpus, data_root / DOWNLOADS.name).identity, manifest.tokenizer)
+    return None
 
 
 def _tokens_are_gone(where: str, data_root: Path) -> CheckpointError:
