@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from pellucid.trained import load_trained_model
 from pellucid.training.metrics import read_rows
-from tiny_run import refused
+from tiny_run import assert_one_error_line
 
 PAIRS = [
     {
@@ -131,7 +131,9 @@ def test_dpo_needs_the_weights_that_it_compares_with_to_the_end(place: Path, pel
     shutil.rmtree(place / "run" / "step-00000012")
     shutil.rmtree(place / "base" / "step-00000020")
     for command in (("train", "pairs.yaml", "--run-dir", "run", "--resume"), ("evaluate", "run")):
-        refused(pellucid(*command), 4, "the weights that this run started from, and still needs, are no longer here")
+        assert_one_error_line(
+            pellucid(*command), 4, "the weights that this run started from, and still needs, are no longer here"
+        )
 
 
 def test_in_parts_and_micro_batches_an_update_is_the_same(place: Path, pellucid):
@@ -147,5 +149,5 @@ def test_in_parts_and_micro_batches_an_update_is_the_same(place: Path, pellucid)
 
 def test_what_cannot_be_learned_from_is_refused_in_one_line(place: Path, pellucid):
     done = pellucid("train", "pairs.yaml", "model.context_length=8", "--run-dir", "run")
-    refused(done, 3, "no pair of the train split fits into model.context_length 8")
+    assert_one_error_line(done, 3, "no pair of the train split fits into model.context_length 8")
     assert not (place / "run" / "metrics.jsonl").exists()

@@ -15,7 +15,7 @@ from pellucid.tokenizer.chat import prompt_ids
 from pellucid.tokenizer.tokenizer import CHAT_TOKENS
 from pellucid.trained import load_trained_model
 from pellucid.training.metrics import read_rows
-from tiny_run import TINY_RUN, VERSES, refused
+from tiny_run import TINY_RUN, VERSES, assert_one_error_line
 
 # Each fills a row by itself: the model can learn from nothing but the question which answer is wanted.
 ANSWERS = {
@@ -122,7 +122,7 @@ def test_it_resumes_exactly_with_the_data_it_has_even_when_its_base_is_gone(
 
 def test_another_vocabulary_is_refused_in_one_line(place: Path, pellucid):
     result = pellucid("train", "sft.yaml", "tokenizer={type: bpe, vocab_size: 280}", "--run-dir", "other")
-    refused(result, 2, "tokenizer: this vocabulary (", " tokens) is not that of base (300); leave out")
+    assert_one_error_line(result, 2, "tokenizer: this vocabulary (", " tokens) is not that of base (300); leave out")
 
 
 def test_other_programs_say_it_with_the_same_tokens_and_it_comes_back_as_a_run_that_talks(place: Path, pellucid):

@@ -13,7 +13,7 @@ from pellucid.post_training.rewards import GrammarJudge
 from pellucid.runs.train_run import train_run
 from pellucid.trained import load_trained_model
 from pellucid.training.metrics import read_rows
-from tiny_run import refused
+from tiny_run import assert_one_error_line
 
 FINE_TUNING = """\
 name: sft
@@ -83,6 +83,6 @@ def test_it_learns_what_the_judge_likes_and_resumes_to_the_same_bytes(place: Pat
 def test_answers_that_are_all_equally_good_are_refused_before_the_first_update(place: Path, pellucid, monkeypatch):
     monkeypatch.setattr(GrammarJudge, "reward", lambda judge, prompt, answer: 0.0)
     words = "answers all held-out instructions equally well: nothing can be preferred; fine-tune it first"
-    refused(pellucid("train", "pairs.yaml", "--run-dir", "run"), 3, words)
+    assert_one_error_line(pellucid("train", "pairs.yaml", "--run-dir", "run"), 3, words)
     assert not (place / "run" / "config.yaml").exists()
     assert not (place / "run" / "metrics.jsonl").exists()

@@ -39,7 +39,7 @@ def test_a_prompt_that_the_vocabulary_lacks_is_refused_before_the_first_step(wor
 def test_held_out_questions_that_the_context_cannot_hold_are_not_asked(monkeypatch):
     questions = [f"Who, {'said it, ' * (i % 4 // 3 * 40)}{i}?" for i in range(1, 20, 2)]
     corpus = SimpleNamespace(conversations=lambda _split: [[SimpleNamespace(text=text)] for text in questions])
-    monkeypatch.setattr(samples, "prompt_ids", lambda _, turns: turns[0].text)  # a token is a character
+    monkeypatch.setattr("pellucid.tokenizer.chat.prompt_ids", lambda _, turns: turns[0].text)  # a token is a character
     assert samples.first_questions(corpus, None, 20, 3) == ["Who, 1?", "Who, 5?", "Who, 9?"]
 
 
