@@ -61,7 +61,7 @@ AT_MOST = {
     "files that know scalar_head": Bound(4, 4),
     "files that know SlidingWindow": Bound(4, 4),
     # what is computed in several places
-    "decoding loops": Bound(1, 2),
+    "decoding loops": Bound(2, 2),
     "forward passes": Bound(2, 2),
 }
 
@@ -330,7 +330,8 @@ TORCHS_OWN = {"argmax", "multinomial", "topk"}
 def test_there_are_few_decoding_loops():
     """Counted where tokens are chosen, as a loop that writes has to do: functions that call one of sampling.py.
 
-    Or that call PyTorch's own in a loop, in generation/. sampling.py itself says only how to choose.
+    Or that call PyTorch's own in a loop, in generation/. sampling.py itself says only how to choose. Beam search, the
+    second loop, is not seen: it chooses in a function of its own.
     """
     draws = [found for found in functions("generation.sampling import") if calls(found[1]) & SAMPLING]
     searches = [
