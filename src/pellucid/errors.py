@@ -154,6 +154,8 @@ def is_out_of_memory(error: BaseException | None) -> bool:
         isinstance(error, MemoryError)
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
         or (not isinstance(error, PellucidError) and any(text in str(error) for text in OUT_OF_MEMORY_TEXTS))
+        # No room for the stack of a thread that PyTorch starts. As an OSError the words mean something else.
+        or (isinstance(error, RuntimeError) and "Resource temporarily unavailable" in str(error))
         or is_out_of_memory(error.__cause__)
     )
 

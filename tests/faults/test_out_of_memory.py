@@ -137,6 +137,7 @@ TEXTS = [
     "can't start new thread",
     "error return without exception set",
     "ThreadPoolBuildError { kind: IOError(Os { code: 11, kind: WouldBlock })",
+    "Resource temporarily unavailable",
 ]
 
 
