@@ -45,6 +45,24 @@ def test_adamw_is_equation_15_with_the_decay_outside_the_statistics_and_on_matri
     torch.testing.assert_close(model.bias.detach(), torch.tensor([b for (b,) in naive["bias"]], dtype=torch.float64))
 
 
+def test_embeddings_can_have_a_rate_of_their_own():
+    decoder, other = tiny_decoder(), tiny_decoder()
+    other.load_state_dict(decoder.state_dict())
+    for model, rates in ((decoder, {"lr": 0.1, "embedding_lr": 0.02}), (other, {"lr": 0.1})):
+        optimizers = adamw(model, **{**ADAMW, "weight_decay": 0.0, **rates})
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        set_learning_rate(optimizers, 0.5)
+        for optimizer in optimizers:
+            optimizer.step()
+    assert (
+        sorted(group["lr"] for each in adamw(decoder, **ADAMW, embedding_lr=0.02) for group in each.param_groups)[0]
+        == 0.02
+    )
+    for (name, theirs), ours in zip(other.named_parameters(), decoder.parameters(), strict=True):
+        assert torch.equal(theirs, ours) == (not name.startswith("embeddings.")), name
+
+
 @pytest.mark.parametrize("momentum", [0.0, 0.8])
 def test_sgd_is_equation_47_with_the_decay_in_the_gradient_and_on_matrices_alone(momentum):
     model = nn.Linear(3, 2).double()

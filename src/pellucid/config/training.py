@@ -17,6 +17,7 @@ class AdamWConfig(Section):
 
     type: Literal["adamw"]
     lr: LearningRate = 3e-4
+    embedding_lr: LearningRate | None = Field(None, description="learning rate of embeddings; left out: lr")
     betas: Betas = (0.9, 0.95)
     eps: float = Field(1e-8, gt=0)
     weight_decay: float = Field(0.1, ge=0, description="applied to matrices only, not to biases and norms")

@@ -35,10 +35,24 @@ def build_optimizers(
 
 
 def adamw(
-    model: nn.Module, *, lr: float, betas: tuple[float, float], eps: float, weight_decay: float
+    model: nn.Module,
+    *,
+    lr: float,
+    betas: tuple[float, float],
+    eps: float,
+    weight_decay: float,
+    embedding_lr: float | None = None,
 ) -> list[Optimizer]:
-    """AdamW on all parameters (equation 15; Loshchilov and Hutter 2019)."""
-    return [_adamw(trained(model), lr, betas, eps, weight_decay)]
+    """AdamW on all parameters (equation 15; Loshchilov and Hutter 2019), at another rate on embeddings if one is given.
+
+    An embedding is a list of vectors, of which few get a gradient: it often takes a larger rate than matrices do.
+    """
+    if embedding_lr is None:
+        return [_adamw(trained(model), lr, betas, eps, weight_decay)]
+    embeddings = [p for name, p in model.named_parameters() if name.startswith("embeddings.") and p.requires_grad]
+    others = [p for p in trained(model) if all(p is not embedding for embedding in embeddings)]
+    parts = ((others, lr), (embeddings, embedding_lr))
+    return [_adamw(part, rate, betas, eps, weight_decay) for part, rate in parts if part]
 
 
 def muon(
