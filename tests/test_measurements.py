@@ -25,6 +25,7 @@ from measurements import (
     chat,
     commands,
     context,
+    coverage,
     demo,
     devices,
     engines,
@@ -148,6 +149,7 @@ SMALLEST = {
     step_time: ((), {"turns": 1}, {"UPDATES_A_TURN": 1, "VARIANTS": {"the demo": [], step_time.NARROW: []}}),
     saving: ((), {"turns": 1}, {"UPDATES_A_TURN": 1}),
     commands: ((), {}, {}),
+    coverage: ((), {"contests": 10}, {"N_DOCUMENTS": (50,)}),
     ngram_floors: ((), {"most": 2}, {}),
     chat: (("checkpoints/fables",), {"seeds": 1}, {"N_ANSWERS": 16}),
     pairs: (("checkpoints/instructions_sft",), {}, {"N_PAIRS": 8}),
@@ -195,7 +197,7 @@ def test_a_measurement_measures_what_it_says_it_remakes(module, place, tmp_path,
     for name, remade in zip(names, remakes[: 1 if module is demo else None], strict=True):  # demo_seeds takes two
         assert name in (remade, here(remade))
     for entry in entries:
-        assert [recipe_hash(recipe) for recipe in entry.recipes] or module in (commands, growth, preparation)
+        assert [recipe_hash(recipe) for recipe in entry.recipes] or module in (commands, coverage, growth, preparation)
         numbers = [number for number in numbers_in(entry.figures) if isinstance(number, float)]
         assert numbers
         assert all(map(math.isfinite, numbers))

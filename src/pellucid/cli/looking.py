@@ -1,7 +1,6 @@
 """Commands that look into a trained model: evaluate, contest, explain, heads, tokenize, verify."""
 
 import os
-import secrets
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -53,20 +52,27 @@ def contest(
     run: Run,
     fresh: Annotated[
         int, Option(metavar="N", min=2, max=100_000, help="Number of new documents to draw, at most 100,000.")
-    ] = 1000,
+    ] = 5000,
     seed: Annotated[
-        int | None, Option(metavar="S", min=0, help="Draw those of this seed. [default: a secret one]")
+        int | None, Option(metavar="S", min=0, help="Draw those of this seed. [default: that of the weights]")
+    ] = None,
+    against: Annotated[
+        Path | None, Option(metavar="RUN", parser=read_run, help="Compare with another run, on the same documents.")
     ] = None,
     checkpoint: Which = "best",
     as_json: Json = False,
 ) -> None:
     """Score a run on documents that nobody has seen. Excess over the exact floor, and what training took."""
     with heavy_imports():
-        from pellucid.runs.contest import contest_run
+        from pellucid.runs.contest import contest_runs
 
-    seed = secrets.randbelow(10**12) if seed is None else seed
-    scored = contest_run(run, checkpoint, n=fresh, seed=seed)
-    print_result(scored.to_json() if as_json else scored.table())
+    runs = [run] if against is None else [run, against]
+    score, *others = contest_runs(runs, checkpoint, n=fresh, seed=seed)
+    outcome = score.against(others[0]) if others else None
+    if as_json:
+        print_result({**score.to_json(), "outcome": outcome})
+    else:
+        print_result("\n\n".join([*(each.table() for each in (score, *others)), *([outcome] if outcome else [])]))
 
 
 def explain(

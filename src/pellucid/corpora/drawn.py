@@ -59,6 +59,10 @@ class Drawn(Corpus):
             raise DataError("the corpus", what, "take a run of a larger language")
         return texts
 
+    def share_held_out(self) -> float:
+        """How probable the held-out documents are in the language, all together."""
+        return math.fsum(map(self._probability, self._held_out()))
+
     def too_small(self, n_new: int) -> dict[str, str]:
         """Why there are too few documents to train on, or for a contest on this many new ones; empty if enough."""
         reasons = dict[str, str]()

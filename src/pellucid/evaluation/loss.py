@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from pellucid.data.batches import IGNORE_INDEX, Batch, evaluation_batches
 from pellucid.data.token_file import TokenFile
 from pellucid.data.truth import TokenTruth
+from pellucid.evaluation.estimate import Estimate
+from pellucid.evaluation.proof import IMPOSSIBLE, by_document, chance_of, impossible_mass
 from pellucid.evaluation.skills import SkillTable, skill_table
 from pellucid.model.language_model import LanguageModel, eval_mode
 from pellucid.objectives.next_token import cross_entropy
@@ -38,15 +40,21 @@ class Evaluation:
 
     nats: −Σ log p(token), end-of-text tokens included.   n_tokens: how many were predicted.
     n_bytes: UTF-8 bytes of the text.                      floor_nats: the text's own −log p under the truth, if known.
+    frequency_nats: what a reader spends who knows how often each token occurs in the text, and no context.
+    impossible: the share of the model's probability on texts that cannot be, if known (`proof.impossible_mass`).
     skills: the same by skill, if known.                   answers: how instructions are answered, if that was asked.
+    reasons: what was found wrong with a score that is impossible.
     """
 
     nats: float
     n_tokens: int
     n_bytes: int
     floor_nats: float | None
+    frequency_nats: float = math.nan
+    impossible: Estimate | None = None
     skills: SkillTable | None = None
     answers: AnswerTable | None = None
+    reasons: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         """In a notebook: the table that `pellucid evaluate` prints."""
@@ -87,14 +95,28 @@ class Evaluation:
         """The excess as a share of the floor."""
         return None if self.floor_nats is None else self.nats / self.floor_nats - 1
 
+    @property
+    def left_to_learn(self) -> float | None:
+        """The excess as a share of what context tells: of the excess of a reader who knows none."""
+        if self.floor_nats is None or not self.frequency_nats > self.floor_nats:
+            return None
+        return (self.nats - self.floor_nats) / (self.frequency_nats - self.floor_nats)
+
+    @property
+    def chance(self) -> float | None:
+        """At most how often a model that has not seen the text scores so low (`proof.chance_of`)."""
+        return None if self.floor_nats is None else chance_of(self.nats - self.floor_nats)
+
     def to_json(self) -> dict[str, object]:
         """All figures, as `pellucid evaluate --json` prints them."""
         skills = None if self.skills is None else self.skills.to_json()
         names = ["loss_nats_per_token", "perplexity", "bits_per_byte"]
-        names += ["floor_nats_per_token", "excess_nats_per_token", "excess_fraction"]
+        names += ["floor_nats_per_token", "excess_nats_per_token", "excess_fraction", "left_to_learn", "chance"]
         figures = {name: getattr(self, name) for name in names}
         counts = {"tokens": self.n_tokens, "bytes": self.n_bytes}
-        return {**figures, **counts, "skills": skills, "answers": self.answers and self.answers.to_json()}
+        impossible = self.impossible and self.impossible.to_json()
+        answers = self.answers and self.answers.to_json()
+        return {**figures, **counts, "impossible_share": impossible, "skills": skills, "answers": answers}
 
     def to_row(self) -> dict[str, object]:
         """The figures for metrics.jsonl: an evaluation during training, perhaps of only a part of the text."""
@@ -119,13 +141,28 @@ class Evaluation:
         if self.floor_nats is not None:
             lines += [
                 f"floor       {self.floor_nats_per_token:.4f} nats/token: the best that any model can do",
-                f"excess      {self.excess_nats_per_token:.4f} nats/token, {self.excess_fraction:.1%} of the floor",
+                f"excess      {self.excess_nats_per_token:.4f} nats/token, {self.excess_fraction:.1%} of the floor"
+                + ("" if self.left_to_learn is None else f", {self.left_to_learn:.2%} of what context tells"),
             ]
+        if self.impossible is not None:
+            mean, half_width = 100 * self.impossible.mean, 100 * self.impossible.half_width
+            lines.append(f"impossible  {mean:.1f} ± {half_width:.1f} % of its probability is on texts that cannot be")
+        if self.chance is not None and self.chance < IMPOSSIBLE:
+            lines.append(f"verdict     {self.verdict()}")
         if self.skills is not None:
             lines += ["", self.skills.table()]
         if self.answers is not None:
             lines += ["", self.answers.table()]
         return "\n".join(lines)
+
+    def verdict(self) -> str:
+        """On a score below the floor: how often it happens to an honest model, and what is wrong here."""
+        assert self.floor_nats is not None
+        reasons = " and ".join(self.reasons) or "no reason was found"
+        return (
+            f"{self.floor_nats - self.nats:.1f} nats below the floor: of a model that has not seen the text, and does "
+            f"not look ahead, this happens with probability {self.chance:.0e} at most; {reasons}"
+        )
 
     def __str__(self) -> str:
         loss = f"loss {self.loss_nats_per_token:.4f} nats/token"
@@ -212,8 +249,12 @@ def evaluation_of(scores: Scores, token_file: TokenFile, tokenizer: Tokenizer, t
         return evaluation
     ends_N = np.isin(tokens_N, tokenizer.stop_ids)
     n_documents = max(1, int(np.count_nonzero(ends_N)))
+    floor_N = truth.nats[scores.places]
+    counts = np.unique(tokens_N, return_counts=True)[1]
     return replace(
         evaluation,
-        floor_nats=math.fsum(truth.nats[scores.places]),
+        floor_nats=math.fsum(floor_N),
+        frequency_nats=-float((counts * np.log(counts / len(tokens_N))).sum()),
+        impossible=impossible_mass(by_document(scores.nats - floor_N, scores.places, token_file.boundaries)),
         skills=skill_table(truth, scores.places, scores.nats, scores.hits, n_documents),
     )

@@ -18,6 +18,7 @@ from pellucid.data.prepare import Manifest, fingerprint_of, read_manifest
 from pellucid.data.prepared import PreparedData, opened, text_as_tokens
 from pellucid.errors import TEXT_FILE, CheckpointError, ConfigError, Fix, Option, PellucidError
 from pellucid.evaluation.loss import Evaluation, evaluate_tokens
+from pellucid.evaluation.proof import IMPOSSIBLE, why_below_the_floor
 from pellucid.objectives.task import Validation
 from pellucid.recipe import build_first_model, build_task, evaluate, prepare_data
 from pellucid.runs.start_from import base_of
@@ -71,6 +72,9 @@ def evaluate_on_own_text(
         )
     data = data_of_trained(trained, data_root, where)
     evaluation = evaluate(trained.config, data, trained.model, precision)
+    if evaluation.chance is not None and evaluation.chance < IMPOSSIBLE:
+        reasons = why_below_the_floor(trained.model, data.validation, precision, trained_on=data.train)
+        evaluation = replace(evaluation, reasons=tuple(reasons))
     n_answers = N_ANSWERS if n_answers is None and is_asked else n_answers
     return replace(evaluation, answers=answers_of_run(trained, precision, n_answers)) if n_answers else evaluation
 
