@@ -2,11 +2,9 @@
 
 import csv
 import io
-import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -15,9 +13,9 @@ from pellucid.errors import ConfigError, DataError
 from pellucid.experiments import report
 from pellucid.experiments.plan import Plan, plan_experiment
 from pellucid.experiments.report import (
-    interval_of_mean,
-    mean_and_interval,
+    mean_and_range,
     require_own_report,
+    times_reached,
     write_report,
     written_conclusion,
 )
@@ -80,20 +78,20 @@ def line_of(text: str, start: str) -> list[str]:
         ([None, 2.0], "2.00"),
         ([None], "–"),
         ([1, 1.001], "1.00"),
+        ([0.001, 0.002, 0.002, 0.5], "median 0.00 (0.00–0.50)"),
+        ([1, 1.01, 1.02, 1.2], "1.06 (1.00–1.20)"),
     ],
 )
-def test_a_cell_is_a_mean_and_an_interval_where_there_is_one(values, text):
-    assert mean_and_interval(pd.Series(values, dtype=float), "{:.2f}".format) == text
+def test_a_cell_is_a_mean_with_its_range_and_a_median_where_some_learned_and_some_did_not(values, text):
+    assert mean_and_range(pd.Series(values, dtype=float), "{:.2f}".format) == text
 
 
-def test_the_interval_of_five_seeds_is_that_of_all_their_resamples():
-    values = np.array([0.1, 0.2, 0.4, 0.7, 3.0])
-    means = [np.mean(sample) for sample in itertools.product(values, repeat=5)]
-    assert interval_of_mean(values) == pytest.approx(np.quantile(means, (0.025, 0.975)), rel=0.02)
-    assert interval_of_mean(values[:4]) == (0.1, 0.7)  # too few: their range
+def test_waiting_times_count_who_never_got_there_as_last():
+    assert times_reached(pd.Series([125, None, 175, 150, 125])) == "4 of 5 (38–96 %), step 150"
+    assert times_reached(pd.Series([None, None, 300.0, None])) == "1 of 4 (5–70 %)"
 
 
-def test_a_skill_is_half_right_from_the_first_evaluation_that_says_so_and_each_seed_has_its_own_step(plan, place):
+def test_a_skill_is_half_right_from_the_first_evaluation_that_says_so_and_seeds_without_one_count(plan, place):
     def learns(i: int, by: float) -> RunResult:
         curve = [{"step": 50 * j, "val_loss": 1.0, "skills": {"recall": {"accuracy": by * j}}} for j in range(1, 5)]
         skills = {"recall": {"excess_nats_per_document": 1.0, "accuracy": 4 * by}}
@@ -102,9 +100,9 @@ def test_a_skill_is_half_right_from_the_first_evaluation_that_says_so_and_each_s
     results = [learns(0, 0.2), learns(1, 0.25), learns(2, 0.1), learns(3, 0.15)]
     assert [each.half_right["recall"] for each in results] == [150, 100, None, 200]
     text = write_report(plan, results, place, print).read_text()
-    steps = text.partition("seed by seed")[2].partition("## ")[0]
-    assert line_of(steps, "| d_model=8 ")[1] == "150, 100"
-    assert line_of(steps, "| d_model=16 ")[1] == "–, 200"
+    steps = text.partition("How many seeds came to")[2].partition("## ")[0]
+    assert line_of(steps, "| d_model=8 ")[1] == "2 of 2 (34–100 %), step 150"
+    assert line_of(steps, "| d_model=16 ")[1] == "1 of 2 (9–91 %)"
 
 
 def test_no_first_step_is_told_of_runs_whose_skills_were_measured_only_at_the_end(plan, place):
@@ -112,7 +110,7 @@ def test_no_first_step_is_told_of_runs_whose_skills_were_measured_only_at_the_en
     results = [result(plan, i, excess=0.1, skills=skills) for i in range(4)]
     text = write_report(plan, results, place, print).read_text()
     assert "How often the most likely token is right" in text
-    assert "seed by seed" not in text
+    assert "How many seeds came to" not in text
 
 
 def test_the_report_begins_with_the_question_and_ends_with_how_to_reproduce_it(place: Path, plan: Plan):

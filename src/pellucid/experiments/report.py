@@ -5,8 +5,7 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from math import inf, isnan
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from pellucid.config.experiment import ExperimentConfig
 from pellucid.cost.step_time import duration
 from pellucid.errors import ConfigError, DataError, Fix, Option
+from pellucid.evaluation.answers import Share
 from pellucid.experiments.figures.draw import draw
 from pellucid.experiments.own_code import OwnCode
 from pellucid.experiments.plan import Plan
@@ -26,7 +26,6 @@ from pellucid.experiments.table import numbers_of
 from pellucid.files import write_whole
 
 REPORT_FILE = "report.md"
-FEWEST_FOR_INTERVAL = 5  # seeds
 # The section that is written by hand; see `write_report`.
 CONCLUSION = re.compile(r"^## What it shows[ \t]*\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
@@ -110,29 +109,36 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
-def mean_and_interval(values: pd.Series, write: Write) -> str:
-    """Mean and interval as `0.52 (0.51–0.54)`; the mean alone if all look equal, a dash if none is known."""
-    if values.isna().all():
-        return "–"
-    mean, low, high = map(write, (values.mean(), *interval_of_mean(values.dropna().to_numpy())))
-    return mean if low == high else f"{mean} ({low}–{high})"
+def mean_and_range(values: pd.Series, write: Write) -> str:
+    """`0.52 (0.50–0.55)`: the mean, lowest and highest; the mean alone if all look equal; a dash if none is known.
 
-
-def interval_of_mean(values_N: NDArray[np.float64]) -> tuple[float, float]:
-    """The 95 % bootstrap interval of the mean (Efron 1979); for fewer than five values, their range.
-
-    Each sample draws as many values as there are, with replacement. The means of these samples vary about as much as
-    the mean would with other seeds.
+    Of outcomes in two groups, such as learned and not learned, no run is near the mean: then it is the median.
     """
-    if len(values_N) < FEWEST_FOR_INTERVAL:
-        return values_N.min(), values_N.max()
-    low, high = np.quantile(values_N[_draws(len(values_N))].mean(axis=1), (0.025, 0.975))
-    return low, high
+    known_N = np.sort(values.dropna().to_numpy())
+    if not len(known_N):
+        return "–"
+    low, high = write(known_N[0]), write(known_N[-1])
+    if low == high:
+        return low
+    middle = f"median {write(np.median(known_N))}" if is_in_two_groups(known_N) else write(known_N.mean())
+    return f"{middle} ({low}–{high})"
 
 
-@cache
-def _draws(n: int) -> NDArray[np.int64]:
-    return np.random.default_rng(0).choice(n, (10_000, n))
+def is_in_two_groups(sorted_N: NDArray[np.float64]) -> bool:
+    """Whether the widest gap between neighbours takes three quarters of a range that is wide beside the mean."""
+    width = sorted_N[-1] - sorted_N[0]
+    return len(sorted_N) > 3 and 2 * width > abs(sorted_N.mean()) and np.diff(sorted_N).max() > 0.75 * width
+
+
+def times_reached(steps: pd.Series) -> str:
+    """`4 of 5 (38–96 %), step 150`: how many runs got there, the 95 % interval of that share, and the median step.
+
+    Runs that never got there count as later than all others: so there is a median if more than half of them did.
+    """
+    reached, n = steps.dropna().sort_values(), len(steps)
+    low, high = (f"{100 * share:.0f}" for share in Share(len(reached), n).interval)
+    middle = f", step {reached.iloc[n // 2]:,.0f}" if len(reached) > n // 2 else ""
+    return f"{len(reached)} of {n} ({low}–{high} %){middle}"
 
 
 def _what_was_varied(plan: Plan) -> list[str]:
@@ -160,10 +166,9 @@ def _seeds(plan: Plan) -> str:
         return f"Each variant was trained once, with seed {seeds[0]}: small differences may be luck."
     listed = ", ".join(map(str, seeds))
     changed = "first weights" if starts_anew else "random draws"
-    spread = "the lowest and the highest" if len(seeds) < FEWEST_FOR_INTERVAL else "its 95 % bootstrap interval"
     return (
         f"Each variant was trained with {len(seeds)} seeds ({listed}), which change the {changed} and the order of the "
-        f"data. Tables give the mean over seeds and, in brackets, {spread}."
+        "data. Tables give the mean over seeds and, in brackets, the lowest and the highest."
     )
 
 
@@ -178,7 +183,7 @@ def paragraphs(numbers: pd.DataFrame, own: OwnCode) -> list[str]:
     """The tables of results.csv: `numbers` has a row for each run, named by its variant, and those columns."""
     text = "Loss is in nats per token, over the whole validation part"
     if floors := sorted({f"{floor:.4f}" for floor in numbers.floor.dropna()}):
-        text += f"; excess is how far it lies above the floor, the entropy of the text ({' or '.join(floors)})"
+        text += f"; excess is how far it lies above the floor, the text's own −ln p ({' or '.join(floors)})"
     return [
         *["## Results", f"{text}.", variants_table(numbers, _measured(numbers, COLUMNS))],
         *_answers(numbers),
@@ -219,8 +224,15 @@ def _skills(numbers: pd.DataFrame) -> list[str]:
     ]
     if steps := {skill: f"half.{skill}" for skill in right if f"half.{skill}" in numbers}:
         parts += [
-            "The step of the first evaluation at which half of these were right, seed by seed (– means never):",
-            _seed_by_seed(numbers, steps),
+            "How many seeds came to have half of these right, with the 95 % interval of that share; and the median of "
+            "the steps at which they first had:",
+            table(
+                ["variant", *steps],
+                [
+                    [label, *(times_reached(runs[column]) for column in steps.values())]
+                    for label, runs in numbers.groupby(level=0, sort=False)
+                ],
+            ),
         ]
     return parts
 
@@ -241,19 +253,10 @@ def _other_texts(numbers: pd.DataFrame) -> list[str]:
     return parts
 
 
-def _seed_by_seed(numbers: pd.DataFrame, columns: dict[str, str]) -> str:
-    """A table with a row per variant, and the value of each of its runs in each column."""
-    rows = [
-        [label, *(", ".join("–" if isnan(x) else f"{x:,.0f}" for x in runs[column]) for column in columns.values())]
-        for label, runs in numbers.groupby(level=0, sort=False)
-    ]
-    return table(["variant", *columns], rows)
-
-
 def variants_table(numbers: pd.DataFrame, columns: Columns) -> str:
-    """A table with a row per variant, and the mean and interval over its runs in each column."""
+    """A table with a row per variant, and the mean and range over its runs in each column."""
     rows = [
-        [label, *(mean_and_interval(runs[column], write) for column, write in columns.values())]
+        [label, *(mean_and_range(runs[column], write) for column, write in columns.values())]
         for label, runs in numbers.groupby(level=0, sort=False)
     ]
     return table(["variant", *columns], rows)

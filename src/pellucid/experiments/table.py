@@ -22,7 +22,7 @@ AXIS_LABELS = {  # with units
     "tokens": "training tokens",
     "seconds": "training time (seconds)",
     "val_loss": "validation loss (nats per token)",
-    "floor": "floor: the entropy of the text (nats per token)",
+    "floor": "floor: the text's own −ln p (nats per token)",
     "excess": "excess over the floor (nats per token)",
     "excess_fraction": "excess over the floor (% of the floor)",
     "bits_per_byte": "validation loss (bits per byte)",

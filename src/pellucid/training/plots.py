@@ -42,7 +42,7 @@ def loss_figure(rows: Sequence[Row], floor: float | None, title: str) -> Figure:
         label = f"best: {_above(floor, best):.3f}, at step {best['step']:,}"
         axes.plot(best["tokens"], _above(floor, best), "*", color="black", markersize=11, label=label)
     if floor is not None:
-        label = f"floor: {floor:.3f}, the entropy of the text"
+        label = f"floor: {floor:.3f}, the text's own −ln p"
         axes.axhline(floor, color="black", linestyle=FLOOR_STYLE.linestyle, label=label)
     if is_log:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))

@@ -68,5 +68,5 @@ def draw_bars(config: BarsConfig, results: Sequence[RunResult]) -> Sketch:
     mark = "vertical line" if spans_decades else "bar"
     words = seeds_in_words(results, mark, "and the dots are the seeds")
     if floors.notna().any():
-        words += " The dashed line is the floor, the entropy of the text: no model can do better."
+        words += " The dashed line is the floor, the text's own −ln p: no model can do better on average."
     return Sketch(figure, f"{label} of each variant. {words}")
