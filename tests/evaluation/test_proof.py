@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from pellucid.data.token_file import TokenFile
-from pellucid.evaluation import proof
+from pellucid.evaluation import leaks
 from pellucid.evaluation.estimate import ratio
-from pellucid.evaluation.proof import by_document, chance_of, impossible_mass, why_below_the_floor
+from pellucid.evaluation.leaks import why_below_the_floor
+from pellucid.evaluation.proof import by_document, chance_of, impossible_mass
 from tiny import CPU_FLOAT32, VOCAB_SIZE, tiny_decoder
 
 E = VOCAB_SIZE - 1
@@ -89,8 +90,8 @@ def test_an_honest_model_has_no_reason_and_one_that_looks_ahead_is_found():
 
 
 def test_a_loss_whose_probabilities_do_not_add_up_is_found(monkeypatch):
-    whole = proof.cross_entropy
-    monkeypatch.setattr(proof, "cross_entropy", lambda logits_NV, targets_N: 0.9 * whole(logits_NV, targets_N))
+    whole = leaks.cross_entropy
+    monkeypatch.setattr(leaks, "cross_entropy", lambda logits_NV, targets_N: 0.9 * whole(logits_NV, targets_N))
     assert why_below_the_floor(tiny_decoder(), TOKENS, CPU_FLOAT32) == ["its probabilities do not add up to 1"]
 
 

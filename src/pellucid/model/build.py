@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -34,13 +34,15 @@ from pellucid.model.feed_forward import Activation, FeedForward, SwiGLU, relu_sq
 from pellucid.model.initialization import initialize, initialize_recurrent
 from pellucid.model.language_model import LanguageModel
 from pellucid.model.linear_attention import LinearAttention
-from pellucid.model.mlp import MLP
 from pellucid.model.norms import LayerNorm, RMSNorm
 from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, Sinusoidal
-from pellucid.model.recurrent import LSTM, Recurrent
 from pellucid.model.residual import PostNorm, PreNorm, Residual
 from pellucid.model.scoring_decoder import ScoringDecoder
 from pellucid.model.sliding_window import SlidingWindowAttention
+
+if TYPE_CHECKING:  # two kinds that few runs need are loaded where they are built
+    from pellucid.model.mlp import MLP
+    from pellucid.model.recurrent import Recurrent
 
 
 def build_model(config: ModelConfig, vocab_size: int, *, learns_scores: bool = False) -> LanguageModel:
@@ -84,6 +86,8 @@ def build_decoder(config: DecoderConfig, vocab_size: int, kind: type[Decoder]) -
 
 
 def build_mlp(config: MLPConfig, vocab_size: int) -> MLP:
+    from pellucid.model.mlp import MLP
+
     activation: Activation
     match config.activation:
         case "tanh":
@@ -225,6 +229,8 @@ def build_expert(config: DecoderConfig) -> nn.Module:
 
 
 def build_recurrent(config: RecurrentConfig, vocab_size: int) -> Recurrent:
+    from pellucid.model.recurrent import Recurrent
+
     model = Recurrent(
         vocab_size=vocab_size,
         context_length=config.context_length,
@@ -238,6 +244,8 @@ def build_recurrent(config: RecurrentConfig, vocab_size: int) -> Recurrent:
 
 
 def build_layers(config: RecurrentConfig) -> nn.RNN | nn.LSTM | nn.GRU:
+    from pellucid.model.recurrent import LSTM
+
     between_layers = config.dropout if config.n_layers > 1 else 0.0
     match config.type:
         case "rnn":

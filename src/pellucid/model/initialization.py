@@ -7,6 +7,7 @@ the gains of norms 1.
 from __future__ import annotations
 
 from math import sqrt
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -14,7 +15,9 @@ from torch import nn
 from pellucid.model.attention import MultiHeadAttention
 from pellucid.model.decoder import Decoder
 from pellucid.model.positions import Sinusoidal
-from pellucid.model.recurrent import Recurrent
+
+if TYPE_CHECKING:
+    from pellucid.model.recurrent import Recurrent
 
 EMBEDDING_STD = 0.02
 OUTPUT_PROJECTIONS = ("W_O", "W_2")  # the last matrix of attention and of feed-forward

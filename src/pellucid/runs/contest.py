@@ -26,8 +26,9 @@ from pellucid.data.batches import evaluation_batches
 from pellucid.data.prepared import pieces_as_tokens
 from pellucid.errors import ConfigError, DataError
 from pellucid.evaluation.estimate import Estimate, Floats, ratio
+from pellucid.evaluation.leaks import why_below_the_floor
 from pellucid.evaluation.loss import score
-from pellucid.evaluation.proof import IMPOSSIBLE, by_document, chance_of, impossible_mass, why_below_the_floor
+from pellucid.evaluation.proof import IMPOSSIBLE, by_document, chance_of, impossible_mass
 from pellucid.files import sha256
 from pellucid.runs.cost_of_run import cost_of_run
 from pellucid.runtime.precision import Precision, precision_here

@@ -17,8 +17,9 @@ from pellucid.corpora.build import DOWNLOADS, build_corpus
 from pellucid.data.prepare import Manifest, fingerprint_of, read_manifest
 from pellucid.data.prepared import PreparedData, opened, text_as_tokens
 from pellucid.errors import TEXT_FILE, CheckpointError, ConfigError, Fix, Option, PellucidError
+from pellucid.evaluation.leaks import why_below_the_floor
 from pellucid.evaluation.loss import Evaluation, evaluate_tokens
-from pellucid.evaluation.proof import IMPOSSIBLE, why_below_the_floor
+from pellucid.evaluation.proof import IMPOSSIBLE
 from pellucid.objectives.task import Validation
 from pellucid.recipe import build_first_model, build_task, evaluate, prepare_data
 from pellucid.runs.start_from import base_of
