@@ -100,7 +100,9 @@ def test_the_report_on_beliefs_says_what_is_read_from_a_model_and_what_the_last_
 
     of_one, of_two = (percent(label, "the last norm") for label in ("slow, 1 layer", "slow, 2 layers"))
     assert f"with one layer ({of_one}) as with two ({of_two})" in text
-    assert f"The last four symbols tell {percent('slow, 2 layers', 'last 4', digits=0)} %" in text
+    four, six, linear = (percent("slow, 2 layers", who, digits=0) for who in ("last 4", "last 6", "linear filter"))
+    assert f"The last four symbols tell {four} %, the last six {six} %" in text
+    assert f"It reads {linear} % in the slow process" in text
     assert f"the last symbol alone tells ({percent('slow, 2 layers', 'last 1', digits=0)} %)" in text
     read, told = (percent("fast, 2 layers", column) for column in ("the last norm", "last 4"))
     assert f"it is {read} %. But there the last four symbols tell {told} %" in text

@@ -33,9 +33,23 @@ def test_a_layer_that_holds_the_beliefs_in_other_coordinates_explains_all_of_the
 def test_the_longer_the_last_symbols_the_more_they_tell(monkeypatch):
     monkeypatch.setattr(module, "layers_of_texts", layers(lambda text: np.ones((12, 1)), lambda text: np.ones((12, 1))))
     read = read_beliefs(None, None, MESS3, 400)
-    shares = [read.explained(points) for points in read.last_symbols.values()]
+    shares = [read.explained(read.last_symbols[n]) for n in (1, 2, 3, 4)]
     assert all(fewer < more for fewer, more in pairwise(shares))
     assert 0.7 < shares[0] < 0.9
+
+
+def test_a_linear_filter_is_a_linear_map_of_all_symbols_so_far_by_their_distance(monkeypatch):
+    monkeypatch.setattr(module, "layers_of_texts", layers(lambda text: np.ones((12, 1)), lambda text: np.ones((12, 1))))
+    read = read_beliefs(None, None, MESS3, 400)
+    assert read.explained(read.last_symbols[2]) < read.explained(read.linear_filter) < 1
+
+    def counts(text: str) -> np.ndarray:  # a belief that is linear in them is read wholly
+        symbols = text.split()
+        return np.array([[symbols[: t + 1].count(name) for name in MESS3.names] for t in range(len(symbols))]) / 12
+
+    monkeypatch.setattr(MESS3, "beliefs", counts)
+    read = read_beliefs(None, None, MESS3, 200)
+    assert read.explained(read.linear_filter) == pytest.approx(1)
 
 
 def test_beliefs_are_refused_where_a_symbol_is_more_than_one_token(monkeypatch):

@@ -2,7 +2,8 @@
 
 The best reader of a hidden Markov model keeps the probability of each hidden state (`languages/hidden.py`). If a linear
 map reads these probabilities from a layer's vectors, in documents that it was not fitted on, then the layer has them
-(Shai et al. 2024). But the last few symbols alone tell much of the state, so what they tell is measured, too.
+(Shai et al. 2024). But the last few symbols alone tell much of the state, and so does a linear filter, which adds up
+all symbols with a weight for each distance. So what these tell is measured, too.
 
 Shapes: T tokens, N points of the residual stream, D its width, S hidden states.
 """
@@ -29,7 +30,7 @@ from pellucid.model.language_model import LanguageModel
 from pellucid.tokenizer import Tokenizer
 
 Points = NDArray[np.float64]
-LAST_SYMBOLS = (1, 2, 3, 4)
+LAST_SYMBOLS = (1, 2, 3, 4, 6)
 
 
 class BeliefMaps(NamedTuple):
@@ -66,6 +67,7 @@ class Beliefs(NamedTuple):
     truth: Points
     layers: dict[str, Points]  # by name: embedding, block 1, …, the last norm
     last_symbols: dict[int, Points]  # by n: the mean belief after these n symbols
+    linear_filter: Points  # a linear map of all symbols so far, each by its distance
 
     def explained(self, read: Points) -> float:
         """The share of the beliefs' variance that a reading explains (R²)."""
@@ -91,7 +93,9 @@ def read_beliefs(model: LanguageModel, tokenizer: Tokenizer, language: Hidden, n
         layers.append(_with_ones(np.concatenate(layer[half:])) @ weights)
     names = ["embedding", *(f"block {n}" for n in range(1, len(layers) - 1)), "the last norm"]
     by_symbols = {n: _mean_beliefs(texts[:half], fitted, texts[half:], n) for n in LAST_SYMBOLS}
-    return Beliefs(truth, dict(zip(names, layers, strict=True)), by_symbols)
+    weights, *_ = np.linalg.lstsq(_by_distance(texts[:half], language), fitted, rcond=None)
+    linear_filter = _by_distance(texts[half:], language) @ weights
+    return Beliefs(truth, dict(zip(names, layers, strict=True)), by_symbols, linear_filter)
 
 
 def _explained(truth: Points, read: Points) -> float:
@@ -112,6 +116,17 @@ def _mean_beliefs(texts: Sequence[str], beliefs: Points, others: Sequence[str], 
     means = {last: np.mean(found, axis=0) for last, found in of_symbols.items()}
     everywhere = beliefs.mean(axis=0)
     return np.array([means.get(last, everywhere) for last in _last_symbols(others, n)])
+
+
+def _by_distance(texts: Sequence[str], language: Hidden) -> Points:
+    """At each symbol of the texts: which symbol stands at each distance before it, as 0 and 1, and a constant."""
+    n, rows = len(language.names), []
+    for text in texts:
+        one_hot_TX = np.eye(n)[[language.names.index(symbol) for symbol in symbols_of(text)]]
+        length = len(one_hot_TX)
+        shifted = [np.pad(one_hot_TX, ((distance, 0), (0, 0)))[:length] for distance in range(language.length)]
+        rows.append(np.concatenate(shifted, axis=1))
+    return _with_ones(np.concatenate(rows))
 
 
 def _last_symbols(texts: Sequence[str], n: int) -> list[tuple[str, ...]]:
