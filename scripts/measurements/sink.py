@@ -27,7 +27,7 @@ from pellucid.model.decoder import Decoder
 from pellucid.trained import load_trained_run
 
 Floats = NDArray[np.float64]
-STEPS = {"0": (0, 0), "1": (1, 1), "2–3": (2, 3), "4–7": (4, 7), "8–15": (8, 15), "16 and more": (16, 1000)}
+STEPS = {"1": (1, 1), "2–3": (2, 3), "4–7": (4, 7), "8–15": (8, 15), "16 and more": (16, 1000)}
 ALPHAS = np.geomspace(0.05, 20, 400)
 
 
@@ -59,8 +59,8 @@ def measure(run: Path, *, n_documents: int = 200) -> Iterator[Entry]:
         prior = np.concatenate([[k * language.alpha / (n + k * language.alpha)] * len(weights[n]) for n in ns])
         of_heads = np.concatenate([weights[n] for n in ns]).mean(axis=0)
         heads = {f"head {i // n_heads + 1}.{i % n_heads + 1}": round(float(w), 2) for i, w in enumerate(of_heads)}
-        alpha = {} if low == 0 else {"alpha of what it says": round(fitted_alpha([x for n in ns for x in said[n]]), 2)}
-        rows[name] = {"prior": round(float(prior.mean()), 2), **heads, **alpha}
+        alpha = fitted_alpha([each for n in ns for each in said[n]])
+        rows[name] = {"prior": round(float(prior.mean()), 2), **heads, "alpha of what it says": round(alpha, 2)}
     yield Entry("sink", rows, ["languages/chains"], numbers="fp32")
 
 
