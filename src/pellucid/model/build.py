@@ -33,14 +33,13 @@ from pellucid.model.experts import Experts, Router
 from pellucid.model.feed_forward import Activation, FeedForward, SwiGLU, relu_squared
 from pellucid.model.initialization import initialize, initialize_recurrent
 from pellucid.model.language_model import LanguageModel
-from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.norms import LayerNorm, RMSNorm
 from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, Sinusoidal
 from pellucid.model.residual import PostNorm, PreNorm, Residual
 from pellucid.model.scoring_decoder import ScoringDecoder
 from pellucid.model.sliding_window import SlidingWindowAttention
 
-if TYPE_CHECKING:  # two kinds that few runs need are loaded where they are built
+if TYPE_CHECKING:  # kinds that few runs need are loaded where they are built
     from pellucid.model.mlp import MLP
     from pellucid.model.recurrent import Recurrent
 
@@ -186,6 +185,8 @@ def build_attention(config: DecoderConfig, rotate: Rotate) -> MultiHeadAttention
         case "fused":
             return MultiHeadAttention(attend=fused_attention, **parts)
         case "linear":
+            from pellucid.model.linear_attention import LinearAttention
+
             return LinearAttention(**parts)
         case SlidingWindowConfig(window=window):
             return SlidingWindowAttention(window=window, **parts)
