@@ -30,6 +30,7 @@ from pellucid.files import sha256
 from pellucid.objectives.next_token import cross_entropy
 from pellucid.recipe import evaluate, prepare_data
 from pellucid.runs.contest import contest, seed_of
+from pellucid.runs.evaluate_run import evaluate_on_own_text
 from pellucid.runs.train_run import train_run
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
@@ -180,6 +181,25 @@ def test_who_was_trained_on_the_validation_text_gains_nothing(hidden):
     assert evaluate(hidden.config, data, trained.model, hidden.precision).excess_fraction < -0.1, "below the floor"
     after = score_of(hidden).excess_percent
     assert after.mean - after.half_width > before.mean + before.half_width
+
+
+def test_evaluate_says_that_a_score_is_impossible_and_why(hidden):
+    def evaluated():
+        return evaluate_on_own_text(hidden.trained, hidden.precision, Path("data"), "run")
+
+    honest = evaluated()
+    assert honest.reasons == ()
+    assert honest.chance == 1
+    assert "verdict" not in honest.table()
+
+    def ahead(_, inputs, logits_BTV):
+        return logits_BTV + 20 * nn.functional.one_hot(inputs[0].roll(-1, 1), logits_BTV.size(-1))
+
+    hidden.trained.model.register_forward_hook(ahead)
+    cheating = evaluated()
+    assert cheating.chance < 0.01
+    assert cheating.reasons == ("what it says of a token depends on later ones",)
+    assert re.search(r"verdict .* nats below the floor: .* probability \de-\d+ at most; what it says", cheating.table())
 
 
 @pytest.mark.parametrize("type_", ["fables", "chains", "hops", "hidden"])
@@ -391,7 +411,7 @@ def test_a_lucky_seed_of_50_gains_two_standard_errors_and_the_line_says_that_it_
     many = score_of(hidden, n=2000, seed=1000).excess_percent
     gain = (many.mean - luckiest.excess_percent.mean) / (luckiest.excess_percent.half_width / 1.96)
     assert 1 < gain < 4, "2.25 standard errors in the mean"
-    assert "given, so it counts only if a judge has drawn it" in luckiest.table()
+    assert "not that of these weights: counts if a judge drew it" in luckiest.table()
     assert f"--seed {luckiest.seed}" in luckiest.line()
 
 

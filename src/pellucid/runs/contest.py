@@ -96,7 +96,7 @@ class ContestScore:
         per_token, percent = _plus_minus(self.excess_nats_per_token, 5), _plus_minus(self.excess_percent, 2)
         reason = self.why_it_does_not_count()
         verdict = f", which does not count: {reason}." if reason else ":"
-        whose = "that of these weights" if self.is_own_seed else "given, so it counts only if a judge has drawn it"
+        whose = "that of these weights" if self.is_own_seed else "not that of these weights: counts if a judge drew it"
         return f"""\
 excess      {per_token} nats/token, {percent} % of the floor (95 %, over {self.documents:,} documents)
 floor       {self.floor_nats_per_token:.5f} nats/token: the best that any model can do

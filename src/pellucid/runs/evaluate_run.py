@@ -73,9 +73,7 @@ def evaluate_on_own_text(
         )
     data = data_of_trained(trained, data_root, where)
     evaluation = evaluate(trained.config, data, trained.model, precision)
-    if evaluation.chance is not None and evaluation.chance < IMPOSSIBLE:
-        reasons = why_below_the_floor(trained.model, data.validation, precision, trained_on=data.train)
-        evaluation = replace(evaluation, reasons=tuple(reasons))
+    evaluation = _with_reasons(evaluation, trained, data, precision)
     n_answers = N_ANSWERS if n_answers is None and is_asked else n_answers
     return replace(evaluation, answers=answers_of_run(trained, precision, n_answers)) if n_answers else evaluation
 
@@ -131,7 +129,7 @@ def evaluate_on(trained: TrainedModel, precision: Precision, other: Path, data_r
         what = "its text was made into tokens of another vocabulary than that of the run"
         fix = Fix("name the run that it started from, or a text with {}", TEXT_FILE)
         raise ConfigError(Option("--on", "on"), f"{other}: {what}", fix)
-    return evaluate(trained.config, data, trained.model, precision)
+    return _with_reasons(evaluate(trained.config, data, trained.model, precision), trained, data, precision)
 
 
 def evaluate_text(trained: TrainedModel, precision: Precision, file: Path) -> Evaluation:
@@ -167,6 +165,16 @@ def _fingerprint_now(config: RunConfig, manifest: Manifest, data_root: Path) -> 
     with suppress(PellucidError):
         return fingerprint_of(build_corpus(config.corpus, data_root / DOWNLOADS.name).identity, manifest.tokenizer)
     return None
+
+
+def _with_reasons(
+    evaluation: Evaluation, trained: TrainedModel, data: PreparedData, precision: Precision
+) -> Evaluation:
+    """Says why, if no honest model could have such a score."""
+    if evaluation.chance is None or evaluation.chance >= IMPOSSIBLE:
+        return evaluation
+    reasons = why_below_the_floor(trained.model, data.validation, precision, trained_on=data.train)
+    return replace(evaluation, reasons=tuple(reasons))
 
 
 def _tokens_are_gone(where: str, data_root: Path) -> CheckpointError:
