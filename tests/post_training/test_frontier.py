@@ -75,7 +75,7 @@ def test_reward_and_divergence_rise_together_from_the_reference_to_the_best_answ
     assert points[0].reward == pytest.approx(p_X @ rewards_X, abs=1e-3)
     assert points[0].kl == pytest.approx(0, abs=1e-6)
     assert points[-1].reward == pytest.approx(rewards_X.max(), abs=1e-9)
-    assert points[-1].kl == pytest.approx(-math.log(p_X[best].sum()), abs=1e-9)
+    assert points[-1].kl == pytest.approx(-math.log(p_X[best].sum()), abs=1e-6)  # the price is not yet 0
 
 
 def test_a_reward_of_0_or_1_by_hand():

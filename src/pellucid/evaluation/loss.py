@@ -41,7 +41,7 @@ class Evaluation:
     nats: −Σ log p(token), end-of-text tokens included.   n_tokens: how many were predicted.
     n_bytes: UTF-8 bytes of the text.                      floor_nats: the text's own −log p under the truth, if known.
     frequency_nats: what a reader spends who knows how often each token occurs in the text, and no context.
-    impossible: the share of the model's probability on texts that cannot be, if known (`proof.impossible_mass`).
+    impossible: the share of the model's probability on impossible texts, if known (`proof.impossible_mass`).
     skills: the same by skill, if known.                   answers: how instructions are answered, if that was asked.
     reasons: what was found wrong with a score that is impossible.
     """
@@ -146,7 +146,7 @@ class Evaluation:
             ]
         if self.impossible is not None:
             mean, half_width = 100 * self.impossible.mean, 100 * self.impossible.half_width
-            lines.append(f"impossible  {mean:.1f} ± {half_width:.1f} % of its probability is on texts that cannot be")
+            lines.append(f"impossible  {mean:.1f} ± {half_width:.1f} % of its probability is on impossible texts")
         if self.chance is not None and self.chance < IMPOSSIBLE:
             lines.append(f"verdict     {self.verdict()}")
         if self.skills is not None:

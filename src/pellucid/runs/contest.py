@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from pellucid.checkpoint.step_directory import MODEL_FILE, State
 from pellucid.config.data import CONVERSATIONS, CorpusConfig
@@ -100,7 +101,7 @@ class ContestScore:
         return f"""\
 excess      {per_token} nats/token, {percent} % of the floor (95 %, over {self.documents:,} documents)
 floor       {self.floor_nats_per_token:.5f} nats/token: the best that any model can do
-impossible  {_plus_minus(self.impossible_percent, 1)} % of its probability is on texts that cannot be
+impossible  {_plus_minus(self.impossible_percent, 1)} % of its probability is on impossible texts
 parameters  {self.parameters:,}, weights {self.weights}
 training    {self.training_flops:.2e} FLOPs, {self.training_bytes:.1e} bytes moved, \
 {self.training_tokens:,} tokens, {self.training_seconds:,.0f} s
@@ -157,7 +158,8 @@ def contest(
     """
     config, corpus = trained.config, corpus_of(trained)
     try:
-        cost = cost_of_run(config, trained.tokenizer.vocab_size, precision)
+        trained_with = Precision(precision.device, getattr(torch, state.dtype.removeprefix("torch.")))
+        cost = cost_of_run(config, trained.tokenizer.vocab_size, trained_with)
     except RuntimeError:
         what = "the FLOPs of this model cannot be counted on fake tensors"
         raise ConfigError("model", what, "let shapes decide what it computes, not values") from None

@@ -72,8 +72,7 @@ def evaluate_on_own_text(
             Option("--answers", "answers"), what, "leave it out, or take a run of corpus.type instructions"
         )
     data = data_of_trained(trained, data_root, where)
-    evaluation = evaluate(trained.config, data, trained.model, precision)
-    evaluation = _with_reasons(evaluation, trained, data, precision)
+    evaluation = _with_reasons(evaluate(trained.config, data, trained.model, precision), trained, data, precision)
     n_answers = N_ANSWERS if n_answers is None and is_asked else n_answers
     return replace(evaluation, answers=answers_of_run(trained, precision, n_answers)) if n_answers else evaluation
 
@@ -171,10 +170,11 @@ def _with_reasons(
     evaluation: Evaluation, trained: TrainedModel, data: PreparedData, precision: Precision
 ) -> Evaluation:
     """Says why, if no honest model could have such a score."""
-    if evaluation.chance is None or evaluation.chance >= IMPOSSIBLE:
-        return evaluation
-    reasons = why_below_the_floor(trained.model, data.validation, precision, trained_on=data.train)
-    return replace(evaluation, reasons=tuple(reasons))
+    return (
+        replace(evaluation, reasons=(*why_below_the_floor(trained.model, data.validation, precision, data.train),))
+        if evaluation.chance is not None and evaluation.chance < IMPOSSIBLE
+        else evaluation
+    )
 
 
 def _tokens_are_gone(where: str, data_root: Path) -> CheckpointError:
