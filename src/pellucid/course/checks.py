@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-
 SEED = "PELLUCID_CHECK_SEED"  # the environment variable with which a teacher checks again, on other random instances
 
 
