@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from types import ModuleType
 
 import numpy as np
@@ -10,7 +12,7 @@ from autodiff import sparse
 from autodiff.dual import jvp
 from autodiff.operations import cos, log_softmax, sin, sum_of
 from autodiff.tape import gradient
-from pellucid.course.checks import Wrong, expect
+from pellucid.course.checks import Wrong, draws, expect
 
 
 def hessian_vector_product(lesson: ModuleType) -> None:
@@ -61,6 +63,20 @@ def hessian_vector_product(lesson: ModuleType) -> None:
     if runs > 2:
         raise Wrong(f"H v is right, but you ran f {runs} times; with a million numbers in x, all of H would take a "
                     "million runs, and H v alone takes one")  # fmt: skip
+    random = draws("hessian_vector_product")
+    for n in (1, 2, 5):
+        M, x, v = random.normal(size=(n, n)), random.normal(size=n), 1000 * random.normal(size=n)
+        # The gradient of sum(sin(M x)) is M^T cos(M x).
+        expect(
+            lesson.hessian_vector_product(lambda x, M=M: sum_of(sin(M @ x)), x, v),
+            -M.T @ (np.sin(M @ x) * (M @ v)),
+            f"H v for the sum of sin(M x), {n} numbers in x, and v as large as {np.abs(v).max():.0f}",
+        )
+    expect(
+        lesson.hessian_vector_product(lambda x: x[0] - 3.0 * x[1], np.array([1.0, 2.0]), np.array([5.0, 7.0])),
+        np.zeros(2),
+        "H v for x₀ - 3x₁, whose slopes never change",
+    )
 
 
 def implicit_derivative(lesson: ModuleType) -> None:
@@ -93,12 +109,47 @@ def implicit_derivative(lesson: ModuleType) -> None:
         1 / 6,
         "the square root of 9 by Newton's step (w + a/w)/2: its slope by a",
     )
+    random = draws("implicit_derivative")
+    p = random.uniform(1.0, 6.0)
+    w = (1 + np.sqrt(1 + 4 * p)) / 2
+    what = f"w = w² - p is solved by w = {w:.4f} at p = {p:.4f}: dw/dp there"
+    try:
+        with np.errstate(all="ignore"):
+            answer = lesson.implicit_derivative(lambda w, p: w * w - p, w, p)
+    except ArithmeticError:
+        answer = np.inf
+    if answer is not None and np.shape(answer) == () and not abs(answer - 1 / (2 * w - 1)) < 1e-6:
+        raise Wrong(
+            f"{what}: you have {answer:.3g}, not {1 / (2 * w - 1):.3g}; the steps of this g run *away* from w, and so "
+            "does what differentiates them; the equation w = g(w, p) holds there without a step"
+        )
+    expect(answer, 1 / (2 * w - 1), what)
+    w, p, k = random.uniform(1.0, 2.0), random.uniform(1.0, 2.0), 1e6
+    c = w - (np.sin(k * w) + np.sin(k * p)) / k
+    what = "a g that goes up and down a million times (c + (sin(kw) + sin(kp))/k): dw/dp"
+    try:
+        expect(
+            lesson.implicit_derivative(lambda w, p: c + (sin(k * w) + sin(k * p)) / k, w, p),
+            np.cos(k * p) / (1 - np.cos(k * w)),
+            what,
+            tolerance=1e-7,
+        )
+    except Wrong as wrong:
+        raise Wrong(f"{wrong}; so it is when the step of a difference is too large; `jvp` has no step") from None
+    for _ in range(2):
+        a, b, w, p = *random.uniform(-4.0, 0.9, size=2), *random.normal(size=2) * 1e4
+        c = w - a * w - b * p
+        expect(
+            lesson.implicit_derivative(lambda w, p, a=a, b=b, c=c: a * w + b * p + c, w, p),
+            b / (1 - a),
+            f"w = {a:.3f} w + {b:.3f} p + {c:.1f}: dw/dp",
+        )
 
 
 def pull_linear_system(lesson: ModuleType) -> None:
     A = np.array([[2.0, 1.0, 0.0], [0.5, 3.0, -1.0], [1.0, 0.0, 1.0]])
     b, r = np.array([1.0, 2.0, 4.0]), np.array([1.0, -2.0, 3.0])
-    answer = lesson.pull_linear_system(r, A, b)
+    answer = lesson.pull_linear_system(r.copy(), A.copy(), b.copy())
     if answer is None:
         raise Wrong("your function returns None; is a `return` missing?")
     if not isinstance(answer, (tuple, list)) or len(answer) != 2:
@@ -130,6 +181,18 @@ def pull_linear_system(lesson: ModuleType) -> None:
             (-np.outer(y, b), "what A gets: you used b where the solution w belongs; entry (i, j) of A multiplies w_j"),
         ],
     )  # fmt: skip
+    random = draws("pull_linear_system")
+    for n in (1, 2, 6):
+        A, b, r = random.normal(size=(n, n)) + 4 * np.eye(n), 1000 * random.normal(size=n), random.normal(size=n)
+        kept = A.copy(), b.copy(), r.copy()
+        of_A, of_b = lesson.pull_linear_system(r, A, b)
+        what = f"{n} equation{'s' * (n > 1)} with random numbers"
+        if not all(map(np.array_equal, (A, b, r), kept)):
+            raise Wrong(f"{what}: you changed what you were given; work on copies")
+        A, b, r = kept
+        y = np.linalg.solve(A.T, r)
+        expect(of_b, y, f"{what}: what b gets")
+        expect(of_A, -np.outer(y, np.linalg.solve(A, b)), f"{what}: what A gets")
 
 
 def temperature_slope(lesson: ModuleType) -> None:
@@ -179,6 +242,27 @@ def temperature_slope(lesson: ModuleType) -> None:
     )  # fmt: skip
     if runs > 8:
         raise Wrong(f"dα*/dz is right, but you ran the loss {runs} times for 12 logits; a walk back gives all of them")
+    random = draws("temperature_slope")
+    for shape, k in (((5,), 1.0), ((2, 3), 1e4), ((2, 2, 2), 100.0)):
+        # Smallest where α is s(z), a weighted sum of squares; steeper on the one side, by a share that z decides.
+        z, weights = random.uniform(0.5, 1.5, size=(2, *shape))
+
+        def loss_of_distance(a, z, weights=weights, k=k):
+            distance = k * (a - sum_of(weights * z * z))
+            return sum_of((1.0 - cos(distance)) * (1.0 + 0.5 * sin(distance) * cos(sum_of(z))))
+
+        what = f"dα*/dz for logits ({', '.join(map(str, shape))}) and a loss whose valley is {k:.0f} times as narrow"
+        try:
+            expect(
+                lesson.temperature_slope(loss_of_distance, float((weights * z * z).sum()), z),
+                2 * weights * z,
+                what,
+            )
+        except Wrong as wrong:
+            if "the shape" in str(wrong):
+                raise
+            raise Wrong(f"{wrong}; if you take a difference of two runs: its step is too large for one valley and too "
+                        "small for the next, and a derivative has none") from None  # fmt: skip
 
 
 def colour_columns(lesson: ModuleType) -> None:
@@ -191,6 +275,13 @@ def colour_columns(lesson: ModuleType) -> None:
     _check_colours(lesson, late, "a matrix of 3 by 4", 3)
     full = np.tri(5, dtype=bool)
     _check_colours(lesson, full, "a full lower triangle of 5 by 5", 5)
+    _check_colours(lesson, np.zeros((3, 4), bool), "a matrix of 3 by 4 without an entry", 1)
+    _check_colours(lesson, np.eye(1, dtype=bool), "a matrix of one entry", 1)
+    random = draws("colour_columns")
+    for m, n in ((1, 6), (7, 3), (6, 12), (12, 9)):
+        pattern = random.random((m, n)) < random.uniform(0.1, 0.4)
+        enough = max(sparse.greedy_colouring(sparse.graph_of_columns(pattern), sparse.is_proper)) + 1
+        _check_colours(lesson, pattern, f"a random matrix of {m} by {n}", enough)
 
 
 def _check_colours(lesson: ModuleType, pattern: np.ndarray, what: str, n_enough: int) -> None:
@@ -222,6 +313,43 @@ def is_star(lesson: ModuleType) -> None:
             raise Wrong("your function returns None; is a `return` missing?")
         if bool(answer) != right:
             raise Wrong(sentence)
+    random = draws("is_star")
+    for n, n_colours in ((0, 1), (1, 1), *((n, k) for n in (4, 5, 6, 7) for k in (2, 3, 4) for _ in range(12))):
+        pairs = itertools.combinations(random.permutation(n).tolist(), 2)
+        edges = list(itertools.islice(pairs, None, None, int(random.integers(1, 4))))
+        neighbours = [{j for edge in edges if i in edge for j in edge if j != i} for i in range(n)]
+        colours = _nearly_proper(neighbours, n_colours, random)
+        witness = _bad_path(neighbours, colours)
+        shown = f"{n} vertices with the colours {colours} and the edges {sorted(map(tuple, map(sorted, edges)))}"
+        answer = lesson.is_star([set(near) for near in neighbours], list(colours))
+        if answer and witness:
+            raise Wrong(f"{shown}: you say it is a star, but the path {'-'.join(map(str, witness))} has the colours "
+                        f"{[colours[i] for i in witness]}")  # fmt: skip
+        if not answer and not witness:
+            raise Wrong(f"{shown}: you say it is no star, but neighbours differ, and every path of four has three "
+                        "colours")  # fmt: skip
+
+
+def _nearly_proper(neighbours: Sequence[set[int]], n_colours: int, random: np.random.Generator) -> list[int]:
+    """Random colours; neighbours nearly always differ, where there are enough colours for it."""
+    colours: list[int] = []
+    for i in range(len(neighbours)):
+        taken = {colours[j] for j in neighbours[i] if j < i}
+        free = [c for c in range(n_colours) if c not in taken or random.random() < 0.02]
+        colours.append(int(random.choice(free or [n_colours + i])))
+    return colours
+
+
+def _bad_path(neighbours: Sequence[set[int]], colours: Sequence[int]) -> tuple[int, ...] | None:
+    """Two neighbours of one colour, or a path of four vertices with two; None if it is a star."""
+    n = range(len(neighbours))
+    for i, j in itertools.permutations(n, 2):
+        if j in neighbours[i] and colours[i] == colours[j]:
+            return i, j
+    for path in itertools.permutations(n, 4):
+        if len({colours[i] for i in path}) == 2 and all(b in neighbours[a] for a, b in itertools.pairwise(path)):
+            return path
+    return None
 
 
 _STARS = [
@@ -238,6 +366,9 @@ _STARS = [
     (4, [(0, 1), (1, 2), (2, 3), (0, 3)], [0, 1, 0, 2], True,
      "a ring of four in the colours 0, 1, 0, 2: you say it is no star, but each path of four goes through all four "
      "vertices, which have three colours"),
+    (4, [(0, 1), (1, 2), (2, 3), (0, 3)], [0, 1, 0, 1], False,
+     "a ring of four in the colours 0, 1, 0, 1: you say it is a star, but 0-1-2-3 is a path of four with two colours, "
+     "though its ends are neighbours too"),
     (6, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)], [0, 1, 2, 1, 2, 0], False,
      "the path 0-1-2-3-4-5 in the colours 0, 1, 2, 1, 2, 0: you say it is a star, but 1-2-3-4 is a path of four with "
      "two colours; it need not begin at an end"),
@@ -252,14 +383,25 @@ def peel(lesson: ModuleType) -> None:
     chain = [(i, i + 1) for i in range(1, 6)]
     hub = [(0, i) for i in range(1, 7)]
     _check_peeled(lesson, 7, hub + chain, [0, 1, 2, 1, 2, 1, 2], "a hub joined to a chain of six")
+    _check_peeled(lesson, 1, [], [0], "a matrix of one entry")
+    random = draws("peel")
+    for n in (3, 6, 9):
+        edges = [pair for pair in itertools.combinations(range(n), 2) if random.random() < 0.35]
+        graph = [{j for edge in edges if i in edge for j in edge if j != i} for i in range(n)]
+        colours = sparse.greedy_colouring(graph, sparse.is_acyclic)
+        _check_peeled(lesson, n, edges, colours, f"a random matrix of {n} by {n}, some of whose entries are 0", 0.3)
 
 
-def _check_peeled(lesson: ModuleType, n: int, edges: list[tuple[int, int]], colours: list[int], what: str) -> None:
-    random = np.random.default_rng(n)
-    pattern, H = np.eye(n, dtype=bool), np.diag(random.uniform(1, 9, n).round(1))
+def _check_peeled(
+    lesson: ModuleType, n: int, edges: list[tuple[int, int]], colours: list[int], what: str, n_zeros: float = 0.0
+) -> None:
+    """`n_zeros` is the share of the pattern that happens to be 0, and of the diagonal that is not in the pattern."""
+    random = draws(f"peel {n}")
+    pattern = np.diag(random.random(n) >= n_zeros)
+    H = np.diag(random.uniform(1, 9, n).round(1)) * pattern
     for i, j in edges:
         pattern[i, j] = pattern[j, i] = True
-        H[i, j] = H[j, i] = random.uniform(1, 9)
+        H[i, j] = H[j, i] = random.uniform(1, 9) * (random.random() >= n_zeros)
     products = H @ sparse.directions_of(colours)
     before = products.copy()
     answer = lesson.peel(pattern.copy(), products, list(colours))

@@ -29,7 +29,10 @@ def hessian_vector_product(f: Callable[[Array], float], x: Array, v: Array) -> A
 
 
 def implicit_derivative(g: Callable[[float, float], float], w: float, p: float) -> float:
-    """dw/dp, where w solves w = g(w, p). All three are single numbers, and w is solved already."""
+    """dw/dp, where w solves w = g(w, p). All three are single numbers.
+
+    w is found already, and not always by steps of g: they may lead away from it.
+    """
     # solution:
     by_w = jvp(lambda w: g(w, p), w, 1.0)[1]
     by_p = jvp(lambda p: g(w, p), p, 1.0)[1]
