@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from functools import cache
 from itertools import islice
+from statistics import mean, stdev
 
 import pytest
 
@@ -12,6 +13,7 @@ from pellucid.data.truth import first_word_length, next_token_distribution, next
 from pellucid.errors import DataError
 from pellucid.languages.brackets import Brackets
 from pellucid.languages.chains import Chains
+from pellucid.languages.hidden import GOLDEN_MEAN, Hidden, mess3
 from pellucid.languages.hops import Hops
 from pellucid.languages.language import SPELLING, Decided
 from pellucid.languages.lookup import Lookup
@@ -55,8 +57,31 @@ def test_the_next_character_is_as_likely_as_the_documents_that_go_on_with_it(lan
 
 
 def test_the_exact_entropy_is_that_of_all_documents(language, documents):
-    if language.entropy_nats is not None:
+    if not isinstance(language, Trees):  # of which it is not known
         assert language.entropy_nats == pytest.approx(entropy(documents), abs=1e-10)
+
+
+@pytest.mark.parametrize("chains", [Chains(3, 0.7, 6), Chains(3, 2.0, 5), Chains(2, 0.1, 10)])
+def test_the_entropy_of_chains_is_that_of_all_documents(chains):
+    assert chains.entropy_nats == pytest.approx(entropy(all_documents(chains)), abs=1e-10)
+
+
+def test_the_golden_mean_has_an_entropy_of_two_thirds_of_a_bit_a_symbol_after_the_first():
+    first = entropy({"a": 2 / 3, "b": 1 / 3})
+    for length in (1, 2, 64):
+        expected = first + (length - 1) * 2 / 3 * math.log(2)
+        assert Hidden(GOLDEN_MEAN, length).entropy_nats == pytest.approx(expected, abs=1e-12)
+
+
+def test_documents_have_the_entropy_as_their_mean_surprise():
+    chains, rng = Chains(states=2, alpha=1.0, length=60), random.Random(0)
+    nats = [-chains.log_probability(chains.write(rng)) for _ in range(1000)]
+    assert abs(mean(nats) - chains.entropy_nats) < 4 * stdev(nats) / math.sqrt(len(nats))
+
+
+def test_no_entropy_is_given_where_a_reader_may_be_in_too_many_states():
+    for language in (Chains(states=3, alpha=1.0, length=100), Hidden(mess3(0.05, 0.85), length=64)):
+        assert language.entropy_nats is None
 
 
 def test_documents_are_written_as_often_as_they_are_likely(language, documents):

@@ -10,6 +10,7 @@ enough of them has one token for each.
 import math
 import random
 from abc import abstractmethod
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from string import ascii_letters
@@ -22,6 +23,7 @@ State = TypeVar("State")
 Value = TypeVar("Value")
 END = ""  # in place of a symbol: the document is over
 NAMES = ascii_letters  # symbols that stand for states, keys, things, ...
+MOST_STATES = 20_000  # at one place of a text, where its entropy is computed
 
 
 class SymbolLanguage(Language, Generic[State]):
@@ -32,8 +34,21 @@ class SymbolLanguage(Language, Generic[State]):
 
     @property
     def entropy_nats(self) -> float | None:
-        """The exact entropy of a document, where a formula is known."""
-        return None
+        """The exact entropy of a document; None where a reader may be in too many states to go through them all.
+
+        Ways to the same state have the same future: so each place has a distribution of states, and each state p(next).
+        """
+        total, now = 0.0, {self.begin(): 1.0}
+        while now and len(now) <= MOST_STATES:
+            later: dict[State, float] = defaultdict(float)
+            for state, p in now.items():
+                following = self.following(state)
+                total += p * entropy(following)
+                for symbol, share in following.items():
+                    if symbol != END:
+                        later[self.after(state, symbol)] += p * share
+            now = later
+        return None if now else total
 
     @abstractmethod
     def begin(self) -> State:

@@ -83,6 +83,10 @@ class Trees(SymbolLanguage[Parsed]):
         self._pairs_A_BC = grammar.pairs.reshape(n, n * n)
         self._pairs_AB_C = grammar.pairs.reshape(n * n, n)
 
+    @property
+    def entropy_nats(self) -> None:
+        """Not known: each beginning of a text is a state of its own."""
+
     def begin(self) -> Parsed:
         next_A = np.zeros((1, len(self.grammar.levels)))
         next_A[0, 0] = 1.0
