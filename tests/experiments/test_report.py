@@ -165,6 +165,19 @@ def test_without_a_known_truth_there_is_no_column_for_it(plan: Plan, place: Path
     assert "## Skills" not in text
 
 
+def test_what_is_left_of_what_context_tells_stands_beside_the_share_of_the_floor_where_it_is_known(plan, place):
+    found = four_results(plan)
+    before = write_report(plan, found, place, print).read_text()
+    assert "context tells" not in before
+    found[0] = found[0].model_copy(update={"left_to_learn": 0.25, "impossible": 0.125})
+    text = write_report(plan, found, place, print).read_text()
+    header, eight = line_of(text, "| variant "), line_of(text, "| d_model=8 ")
+    shown = dict(zip(header, eight, strict=True))
+    assert list(shown)[-4:-1] == ["of the floor", "of what context tells", "on impossible texts"]
+    assert (shown["of what context tells"], shown["on impossible texts"]) == ("25.0%", "12.5%")
+    assert "What context tells lies between the floor and a reader who knows only how often" in text
+
+
 def test_the_csv_has_a_row_for_every_run_and_numbers_that_read_back_exactly(plan: Plan):
     found = four_results(plan)[:3]
     found[0] = found[0].model_copy(update={"val_loss": 0.1 + 0.2, "measured": {"of mine": 1 / 3, "more": [1]}})

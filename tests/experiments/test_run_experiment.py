@@ -77,6 +77,8 @@ def test_what_the_table_says_of_a_run_is_what_its_checkpoint_says(compared: Path
     assert float(row["val_loss"]) == pytest.approx(evaluation.loss_nats_per_token, rel=1e-6)
     assert float(row["excess"]) == pytest.approx(evaluation.excess_nats_per_token, rel=1e-6)
     assert float(row["excess_fraction"]) == pytest.approx(evaluation.excess_fraction, rel=1e-6)
+    assert float(row["left_to_learn"]) == pytest.approx(evaluation.left_to_learn, rel=1e-6)
+    assert float(row["impossible"]) == pytest.approx(evaluation.impossible.mean, rel=1e-5)
     assert float(row["accuracy.spelling"]) == evaluation.skills.to_json()["spelling"]["accuracy"]
     batches = build_batches(trained.config, data)
     n_tokens = sum(batches.batch(i).inputs_BT.numel() for i in range(LAST_STEP))

@@ -41,6 +41,8 @@ COLUMNS: Columns = {
     "loss": ("val_loss", "{:.4f}".format),
     "excess": ("excess", "{:.4f}".format),
     "of the floor": ("excess_fraction", "{:.1%}".format),
+    "of what context tells": ("left_to_learn", "{:.1%}".format),
+    "on impossible texts": ("impossible", "{:.1%}".format),
     "seconds": ("seconds", "{:.0f}".format),
 }
 
@@ -184,8 +186,11 @@ def paragraphs(numbers: pd.DataFrame, own: OwnCode) -> list[str]:
     text = "Loss is in nats per token, over the whole validation part"
     if floors := sorted({f"{floor:.4f}" for floor in numbers.floor.dropna()}):
         text += f"; excess is how far it lies above the floor, the text's own −ln p ({' or '.join(floors)})"
+    columns = _measured(numbers, COLUMNS)
+    if "of what context tells" in columns:
+        text += ". What context tells lies between the floor and a reader who knows only how often each token occurs"
     return [
-        *["## Results", f"{text}.", variants_table(numbers, _measured(numbers, COLUMNS))],
+        *["## Results", f"{text}.", variants_table(numbers, columns)],
         *_answers(numbers),
         *own.tables(numbers),
         *_skills(numbers),

@@ -21,6 +21,7 @@ class RunResult(Section):
 
     label: the variant, as tables and figures name it; overrides: the dotted keys in which the variants differ.
     flops: of the whole training; tokens: read in training. Losses are nats per token over the whole validation part.
+    left_to_learn, impossible: as in `evaluation/loss.py`; None also in results that are older than these figures.
     skills: excess (nats per document) and accuracy of each skill, where the truth is known.
     curve: the rows of metrics.jsonl with an evaluation; without val_loss, unless that was the loss of text.
     texts: excess and accuracy of each skill on other texts, by the text's name.
@@ -41,6 +42,8 @@ class RunResult(Section):
     bits_per_byte: float
     floor: float | None
     excess: float | None
+    left_to_learn: float | None = None
+    impossible: float | None = None
     skills: Skills = Field({})
     curve: list[Row] = Field([])
     texts: dict[str, Skills] = Field({})

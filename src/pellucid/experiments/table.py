@@ -12,7 +12,7 @@ from pellucid.experiments.results import Failure, RunResult, Skills
 
 COLUMNS_OF_EVERY_RUN = (
     *("parameters", "non_embedding_parameters", "flops", "tokens", "seconds"),
-    *("val_loss", "floor", "excess", "excess_fraction", "bits_per_byte"),
+    *("val_loss", "floor", "excess", "excess_fraction", "left_to_learn", "impossible", "bits_per_byte"),
 )
 AXIS_LABELS = {  # with units
     "parameters": "parameters",
@@ -25,6 +25,8 @@ AXIS_LABELS = {  # with units
     "floor": "floor: the text's own −ln p (nats per token)",
     "excess": "excess over the floor (nats per token)",
     "excess_fraction": "excess over the floor (% of the floor)",
+    "left_to_learn": "excess over the floor (% of what context tells)",
+    "impossible": "probability of impossible texts (%)",
     "bits_per_byte": "validation loss (bits per byte)",
     "answers.whole": "answers that are whole fables (%)",
     "answers.obeys": "answers that do as they are told (%)",
@@ -49,7 +51,7 @@ def axis_label(column: str) -> str:
 
 def is_share(column: str) -> bool:
     """Whether the column is a fraction, to be shown in percent."""
-    shares = ("excess_fraction", "answers.whole", "answers.obeys", "answers.distinct")
+    shares = ("excess_fraction", "left_to_learn", "impossible", "answers.whole", "answers.obeys", "answers.distinct")
     return column in shares or column.startswith("accuracy.")
 
 

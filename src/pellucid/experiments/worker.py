@@ -90,6 +90,8 @@ def _result(run: PlannedRun, own: OwnCode, data_root: Path, run_dir: Path, evalu
         bits_per_byte=evaluation.bits_per_byte,
         floor=evaluation.floor_nats_per_token,
         excess=evaluation.excess_nats_per_token,
+        left_to_learn=evaluation.left_to_learn,
+        impossible=None if evaluation.impossible is None else evaluation.impossible.mean,
         skills={} if evaluation.skills is None else evaluation.skills.to_json(),
         curve=[row if config.reads_text else _without_loss(row) for row in rows if "val_loss" in row],
         texts=on_other_texts(to_measure),
