@@ -172,6 +172,28 @@ def test_every_symbol_has_one_meaning_and_the_legend_names_it(text):
         assert sorted(names) == sorted(set(names))
 
 
+DEFINITION = re.compile(r"(?:\$|\\q?quad|^) ?([A-Z]|\\[a-z]+) (=|\\leftarrow) ([^$]+?)(?=\$|\\q?quad|\n)", re.MULTILINE)
+
+
+def defined_anew(equation: str, special: set[str]) -> list[str]:
+    """Letters with a meaning everywhere that an equation makes something else: by letters of its own, or twice."""
+    found = [match for match in DEFINITION.findall(equation) if match[0] not in special]
+    updated = {symbol for symbol, sign, _ in found if sign != "="}
+    equal = [(symbol, formula) for symbol, sign, formula in found if sign == "="]
+    return [symbol for symbol, formula in equal if symbol in updated or symbols_in(f"${formula.strip()}$") & special]
+
+
+def test_no_equation_gives_a_letter_of_the_whole_page_another_meaning():
+    text = text_of(EQUATIONS)
+    special = {symbol for symbol, where in legend_of(text) if where}
+    for equation in re.split(r"^### ", text, flags=re.MULTILINE)[1:]:
+        assert defined_anew(equation, special) == [], equation.partition("\n")[0]
+    assert defined_anew("momentum $P \\leftarrow \\mu P$, with $P = 3 - G$, where $G = X X^\\top$", special) == [
+        "P",
+        "G",
+    ]
+
+
 @all_pages_of_equations
 def test_every_function_that_a_page_of_equations_links_exists(text):
     links = re.findall(r"\[`(\w+)`\]\((?:\.\./)+(src/[\w/]+\.py)\)", text)
