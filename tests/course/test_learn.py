@@ -7,7 +7,7 @@ import math
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from io import BytesIO
 from pathlib import Path
 
@@ -18,9 +18,10 @@ from typer.testing import CliRunner
 
 from pellucid.cli import app_for
 from pellucid.course import attempt as attempts
-from pellucid.course.attempt import Outcome, outcomes
+from pellucid.course.attempt import Outcome, attempt, checks_of, outcomes
 from pellucid.course.checks import Wrong, expect
 from pellucid.course.exercises import all_lessons, anchor, read_lesson
+from pellucid.course.own import OwnFirst
 from pellucid.course.workbook import Workbook
 from pellucid.errors import ConfigError, DataError
 
@@ -69,8 +70,8 @@ def fault(folder: Path, text: str, most_seconds: float = 60.0) -> tuple[str, str
     workbook = Workbook(folder)
     workbook.start(LESSON)
     workbook.file(LESSON).write_text(text, encoding="utf-8")
-    last = workbook.check(LESSON, most_seconds)[-1]
-    return last.exercise, last.fault
+    wrong = next(each for each in workbook.check(LESSON, most_seconds=most_seconds) if each.fault)
+    return wrong.exercise, wrong.fault
 
 
 def test_without_a_number_all_lessons_are_listed_with_what_to_do_next(here):
@@ -153,19 +154,21 @@ def test_python_may_end_in_the_middle_of_it(tmp_path, capfd):
 def test_whatever_is_raised_gets_one_sentence(tmp_path, body, sentence):
     file = tmp_path / "lesson_01.py"
     file.write_text("\n".join(["def push_product(*_):", *(f"    {line}" for line in body), "", ODD]), encoding="utf-8")
-    [told] = outcomes(LESSON, file, {"push_product": lambda module: module.push_product()})
+    [told] = outcomes(LESSON, file, {"push_product": lambda module: module.push_product()}, ["push_product"])
     assert told.fault.startswith(sentence)
     assert len(told.fault) < 1000
 
 
 def test_only_the_exercises_in_their_order_count_whatever_a_file_writes_into_the_log():
     """A file that forks tells all twice; one that knows the log can write anything, which is then no traceback."""
-    first, second, third, *_ = [each.name for each in LESSON.exercises]
-    right, wrong = [[name, None, True] for name in (first, second)], [third, "it is wrong", True]
-    noise = ["zzz", 10**400, {"exercise": first}, [third, None, True], [first], [first, 5, True], [[]] * 3]
-    lines = [*noise, right[0], right[0], *noise, right[1], right[0], wrong, [third, None, True]]
+    names = [each.name for each in LESSON.exercises]
+    right, wrong, last = (
+        [name, fault, True, bool(fault)] for name, fault in zip(names, (None, "", "not run"), strict=False)
+    )
+    noise = ["zzz", 10**400, {"exercise": names[0]}, wrong, [names[0]], [names[0], 5, True, False], [[]] * 4]
+    lines = [*noise, right, right, *noise[:3], wrong, right, last, [names[3], None, True, False]]
     log = BytesIO(b"\n\xff\n" + b"[" * 9000 + b"\n" + "\n".join(map(json.dumps, lines)).encode() + b"\n[")
-    assert [astuple(each) for each in attempts._read_outcomes(log, LESSON)] == [*map(tuple, right), tuple(wrong)]
+    assert [astuple(each) for each in attempts._read_outcomes(log, names)] == [*map(tuple, (right, wrong, last))]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot fork")
@@ -187,7 +190,7 @@ os.read(ready, 1)
     workbook.start(LESSON)
     body = with_body("pull_product", "return None")
     workbook.file(LESSON).write_text(body.replace("import numpy as np\n", f"import numpy as np\n{start}", 1))
-    assert [each.exercise for each in workbook.check(LESSON)] == [each.name for each in LESSON.exercises][:3]
+    assert [each.exercise for each in workbook.check(LESSON)] == [each.name for each in LESSON.exercises]
     with FileLock(lock, timeout=30):  # Timeout: it lives on
         pass
 
@@ -200,7 +203,7 @@ def test_a_finished_lesson_that_no_longer_runs_is_named(tmp_path, monkeypatch):
     [told] = workbook.check(LESSON)
     assert told.fault.startswith(f"lesson_01.py cannot be run: SyntaxError in line 2 of {first.module}.py: ")
     monkeypatch.setattr(attempts, "checks_of", lambda lesson: compile("(", tmp_path / "lesson_00.py", "exec"))
-    [told] = attempts._checked(LESSON, workbook.file(LESSON))
+    [told] = attempts._checked(LESSON, OwnFirst(tmp_path, {}, print), ["push_product"], [])
     assert told.fault.startswith("it cannot be checked: SyntaxError in line 1 of lesson_00.py: ")
 
 
@@ -236,6 +239,73 @@ def test_a_later_lesson_stands_on_the_students_own_work_once_it_is_done(tmp_path
     assert "mine" in workbook.check(real)[-1].fault
 
 
+def test_one_exercise_is_checked_alone_and_none_waits_for_another(here):
+    folder = here / "my_lessons"
+    folder.mkdir()
+    (folder / "lesson_01.py").write_text(LESSON.stubs(), encoding="utf-8")
+    one = re.search(r"^def pull_matmul\(.*?# end\n", SOLVED, re.MULTILINE | re.DOTALL)[0]
+    stub = re.search(r"^def pull_matmul\(.*?pull_matmul\"\)\n", LESSON.stubs(), re.MULTILINE | re.DOTALL)[0]
+    text = LESSON.stubs().replace(stub, one)
+    (folder / "lesson_01.py").write_text(text, encoding="utf-8")
+    told = learn(1, "pull_matmul")
+    assert "✓ pull_matmul" in told
+    assert "not done: push_product, " in told
+    (folder / "lesson_01.py").write_text(text.replace(one, one.replace("# solution:", "return None")), encoding="utf-8")
+    told = learn(1)
+    assert told.count("✗") + told.count("·") == 2, "the first that is not right, and the list"
+    assert "push_product (" in told
+    assert "pull_matmul" in told.partition("not done: ")[2]
+    assert "✗ pull_matmul (" in learn(1, "pull_matmul")
+    assert "unfold" not in learn(1, "pull_matmul", "--hint")
+    with pytest.raises(ConfigError, match="lesson 1 has no exercise x; choose one of push_product, "):
+        CliRunner().invoke(app_for("learn"), ["learn", "1", "x"], catch_exceptions=False, standalone_mode=False)
+
+
+def test_each_exercise_has_ours_in_place_of_what_is_not_right(tmp_path):
+    """`backward` calls topological_order; the student's own class and helpers stay."""
+    file = tmp_path / "lesson_01.py"
+    wrong = with_body("topological_order", "return [output]").replace("class Tensor:", "class Tensor:\n    mine = True")
+    file.write_text(wrong, encoding="utf-8")
+    checks = checks_of(LESSON)
+    told = list(outcomes(LESSON, file, checks))
+    assert [each.exercise for each in told if each.fault] == ["topological_order"]
+    assert sys.modules[LESSON.module].Tensor.mine
+    told = list(outcomes(LESSON, file, checks, ["backward"], ["topological_order"]))
+    line = wrong[: wrong.index("def topological_order")].count("\n") + 1
+    blame = f"it is right with our topological_order, but not with yours (lesson_01.py, line {line}): "
+    assert told[0].fault.startswith(blame)
+
+
+def test_a_lesson_is_done_without_what_is_optional(here, monkeypatch):
+    optional = replace(LESSON.exercises[-1], is_optional=True)
+    lesson = replace(LESSON, exercises=(*LESSON.exercises[:-1], optional))
+    monkeypatch.setattr("pellucid.course.exercises.all_lessons", lambda: [lesson])
+    workbook = Workbook(here / "my_lessons")
+    workbook.start(lesson)
+    text = with_body(optional.name, f'raise NotImplementedError("lesson 1: {optional.name}")')
+    workbook.file(lesson).write_text(text, encoding="utf-8")
+    told = learn(1)
+    assert f"not done: {optional.name} (optional)\n\nThis lesson is done; later ones take ours" in told
+    assert f"✓ {LESSON.title}" in learn()
+    assert f"· {optional.name} ({optional.minutes} minutes, ★★★, optional): not written yet" in learn(1, optional.name)
+
+
+def test_a_wrong_function_that_slipped_through_is_blamed_where_it_is(tmp_path):
+    """Lessons 1 and 5, as a student has them: `mlp_loss` is right, and calls the student's tape."""
+    fifth = next(lesson for lesson in all_lessons() if lesson.number == 5)
+    workbook = Workbook(tmp_path)
+    wrong = with_body("pull_matmul", "a, b = cotangent @ y.transpose(1, 0, 2), 0", "return a, b")
+    line = wrong[: wrong.index("def pull_matmul")].count("\n") + 1
+    workbook.file(LESSON).write_text(wrong, encoding="utf-8")
+    workbook.file(fifth).write_text(fifth.solutions.read_text(encoding="utf-8"), encoding="utf-8")
+    done = {LESSON.module: [each.name for each in LESSON.exercises if each.name != "backward"]}
+    [told] = attempt(fifth, tmp_path, done, ["mlp_loss"])
+    blame = f"it is right with our pull_matmul, but not with yours (lesson_01.py, line {line}): it raised ValueError"
+    assert told.fault.startswith(f"{blame} in line {line + 1} of lesson_01.py: axes don't match")
+    done[LESSON.module].remove("pull_matmul")
+    assert attempt(fifth, tmp_path, done, ["mlp_loss"]) == [Outcome("mlp_loss")], "ours is there until it is done"
+
+
 def test_a_report_tells_a_teacher_what_is_right_today(here):
     workbook = Workbook(here / "my_lessons")
     workbook.start(LESSON)
@@ -244,8 +314,9 @@ def test_a_report_tells_a_teacher_what_is_right_today(here):
     told = json.loads(learn("--report"))
     (row,) = told["lessons"]
     assert (row["lesson"], row["of"]) == (LESSON.title, len(LESSON.exercises))
-    assert row["done"] == ["push_product", "jacobian_from_jvps"]
+    assert row["done"] == [each.name for each in LESSON.exercises if each.name != "pull_product"]
     assert row["next"]["exercise"] == "pull_product"
+    assert row["faults"] == {"pull_product": row["next"]["fault"]}
     assert row["hints"]["push_product"] == 1
 
 
@@ -298,7 +369,7 @@ def test_damaged_notes_are_named_and_answers_are_kept(here, unchecked):
 def test_names_that_are_not_exercises_do_not_count(tmp_path):
     notes = {"done": {LESSON.module: ["push_product"] * len(LESSON.exercises)}, "hints": {}}
     (tmp_path / "progress.json").write_text(json.dumps(notes), encoding="utf-8-sig")
-    assert Workbook(tmp_path).n_done(LESSON) == 1
+    assert len(Workbook(tmp_path).missing(LESSON)) == len(LESSON.exercises) - 1
     assert not Workbook(tmp_path).is_done(LESSON)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,12 +12,13 @@ from pellucid.cli.terminal import print_result
 from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pellucid.course.exercises import Lesson
+    from pellucid.course.exercises import Exercise, Lesson
     from pellucid.course.workbook import Workbook
 
 
 def learn(
     number: Annotated[int | None, Argument(metavar="LESSON", help="A lesson's number; all are listed without.")] = None,
+    exercise: Annotated[str | None, Argument(metavar="EXERCISE", help="One exercise; all without.")] = None,
     hint: Annotated[bool, Option("--hint", help="Show one more hint for the exercise you are at.")] = False,
     reset: Annotated[
         int | None, Option("--reset", metavar="LESSON", help="Start a lesson again; your file is kept aside.")
@@ -36,6 +38,11 @@ def learn(
             raise ConfigError("command line", f"there is no lesson {asked}", f"choose one of {_listed(lessons)}")
     if hint and number is None:
         raise ConfigError("command line", "--hint needs the number of a lesson", "try `pellucid learn 1 --hint`")
+    names = [each.name for each in lessons[number].exercises] if number is not None else []
+    if exercise is not None and exercise not in names:
+        raise ConfigError(
+            "command line", f"lesson {number} has no exercise {exercise}", f"choose one of {', '.join(names)}"
+        )
     workbook = Workbook(folder)
     if report:
         print_result(workbook.report())
@@ -46,7 +53,7 @@ def learn(
     elif number is None:
         print_result(_overview(list(lessons.values()), workbook))
     else:
-        print_result(_report(lessons[number], workbook, hint))
+        print_result(_report(lessons[number], workbook, exercise, hint))
 
 
 def _listed(lessons: dict[int, Lesson]) -> str:
@@ -59,7 +66,8 @@ def _overview(lessons: list[Lesson], workbook: Workbook) -> str:
     lines = [f"    {'lesson':{width}}     done  minutes of exercises"]
     following = None
     for lesson in lessons:
-        n_done, mark = workbook.n_done(lesson), "✓" if workbook.is_done(lesson) else " "
+        n_done = len(lesson.exercises) - len(workbook.missing(lesson))
+        mark = "✓" if workbook.is_done(lesson) else " "
         lines.append(f"  {mark} {lesson.title:{width}}   {n_done} of {len(lesson.exercises)} {lesson.minutes:>5}")
         if following is None and not workbook.is_done(lesson):
             following = lesson
@@ -68,30 +76,53 @@ def _overview(lessons: list[Lesson], workbook: Workbook) -> str:
     return "\n".join([*lines, "", f"Next: read {_shown(following.page)}, and run `pellucid learn {following.number}`."])
 
 
-def _report(lesson: Lesson, workbook: Workbook, hint: bool) -> str:
-    """The exercises that are right, and about the first that is not: what is wrong, what to read, what to do."""
+def _report(lesson: Lesson, workbook: Workbook, exercise: str | None, hint: bool) -> str:
+    """All that is right, and of the first that is not: why, what to read, and where to write. Then what is left."""
     file = workbook.file(lesson)
     is_new = workbook.start(lesson)
-    outcomes = workbook.check(lesson)
+    outcomes = workbook.check(lesson, exercise)
     lines = [lesson.title, *(f"  ✓ {outcome.exercise}" for outcome in outcomes if outcome.fault is None)]
-    last = outcomes[-1]
-    if last.fault is None:
-        return "\n".join([*lines, "", "All exercises of this lesson are done."])
-    exercise = next(each for each in lesson.exercises if each.name == last.exercise)
-    stars = "★" * exercise.difficulty
+    wrong = next((outcome for outcome in outcomes if outcome.fault is not None), None)
+    missing = [f"{each.name} (optional)" if each.is_optional else each.name for each in workbook.missing(lesson)]
+    left = f"  · not done: {', '.join(missing)}"
+    if wrong is None or (exercise is None and workbook.is_done(lesson) and not wrong.is_written and not hint):
+        if not missing:
+            return "\n".join([*lines, "", "All exercises of this lesson are done."])
+        is_enough = (
+            ["", "This lesson is done; later ones take ours for what is left."] if workbook.is_done(lesson) else []
+        )
+        return "\n".join([*lines, left, *is_enough])
+    asked = next(each for each in lesson.exercises if each.name == wrong.exercise)
+    lines.append(f"  {'✗' if wrong.is_written else '·'} {_facts(asked)}: {wrong.fault}")
+    lines += [left] if missing != [asked.name] else []
+    lines += ["", *(f"with   {used}" for used in _used(lesson, workbook))]
     lines += [
-        f"  {'✗' if last.is_written else '·'} {exercise.name} ({exercise.minutes} minutes, {stars}): {last.fault}",
-        "",
-        f"read   {_shown(lesson.page)}#{exercise.section}",
-        f"write  {file}, from line {_line_of(exercise.name, file)}{', which is new' if is_new else ''}",
+        f"read   {_shown(lesson.page)}#{asked.section}",
+        f"write  {file}, from line {_line_of(asked.name, file)}{', which is new' if is_new else ''}",
     ]
-    n_shown = workbook.hints_shown(lesson, exercise.name)
+    n_shown = workbook.hints_shown(lesson, asked.name)
     if hint:
-        n_shown = workbook.one_more_hint(lesson, exercise.name, len(exercise.hints))
-    lines += [f"hint   {text}" for text in exercise.hints[:n_shown]]
-    if n_shown < len(exercise.hints):
-        lines.append(f"hint   {'another' if n_shown else 'one'} with `pellucid learn {lesson.number} --hint`")
+        n_shown = workbook.one_more_hint(lesson, asked.name, len(asked.hints))
+    lines += [f"hint   {text}" for text in asked.hints[:n_shown]]
+    if n_shown < len(asked.hints):
+        of_it = f"{lesson.number} {exercise}" if exercise else lesson.number
+        lines.append(f"hint   {'another' if n_shown else 'one'} with `pellucid learn {of_it} --hint`")
     return "\n".join(lines)
+
+
+def _facts(exercise: Exercise) -> str:
+    optional = ", optional" if exercise.is_optional else ""
+    return f"{exercise.name} ({exercise.minutes} minutes, {'★' * exercise.difficulty}{optional})"
+
+
+def _used(lesson: Lesson, workbook: Workbook) -> list[str]:
+    """Whose functions of earlier lessons the student's file calls."""
+    from pellucid.course.exercises import all_lessons
+    from pellucid.course.own import whose
+
+    text = workbook.file(lesson).read_text(encoding="utf-8", errors="replace")
+    imported = re.findall(r"^(?:from|import) (lesson_\d\d)\b", text, re.MULTILINE)
+    return [whose(each, workbook.done.get(each.module, [])) for each in all_lessons() if each.module in imported]
 
 
 def _shown(path: Path) -> Path:

@@ -1,8 +1,9 @@
 """Run the checks of a lesson on a student's file, whatever that file does.
 
 `attempt` starts a process of its own, so an endless loop, a full memory or `sys.exit()` costs one sentence, not the
-command. The process checks one exercise after the other and ends at the first that is not right. It is no judge of
-honesty: the student's file runs in the same Python as the checks, and can change them and their log.
+command. The process checks one exercise after the other, each with ours in place of all that is not right, so none
+waits for another. It is no judge of honesty: the student's file runs in the same Python as the checks, and can change
+them and their log.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
-from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from threading import Thread
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import IO, BinaryIO
 
 from pellucid.course.checks import Wrong
 from pellucid.course.exercises import LESSONS, Lesson, all_lessons
+from pellucid.course.own import Own, OwnFirst, own_first
 from pellucid.errors import one_line
 from pellucid.runtime.processes import command_of
 
@@ -38,39 +39,63 @@ Check = Callable[[ModuleType], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """One exercise after its check. A fault is a sentence; None means that it is right."""
+    """One exercise after its check. A fault is a sentence; None means that it is right.
+
+    After one that `is_last`, no other can be checked: the file cannot be run.
+    """
 
     exercise: str
     fault: str | None = None
     is_written: bool = True
+    is_last: bool = False
 
 
 def attempt(
-    lesson: Lesson, file: Path, finished: Mapping[str, Path], most_seconds: float = MOST_SECONDS
+    lesson: Lesson,
+    folder: Path,
+    done: Mapping[str, Collection[str]],
+    asked: Sequence[str],
+    most_seconds: float = MOST_SECONDS,
 ) -> list[Outcome]:
-    """The outcome of each exercise up to the first that is not right.
+    """The outcomes of the exercises that are asked for, in a student's folder.
 
-    `finished` names the student's files of other lessons that later ones build on: {"lesson_01": path}. Without one,
-    ours takes its place.
+    `done` names what was right when it was last checked: {"lesson_01": ["push_product"]}. The rest is ours meanwhile.
     """
+    outcomes: list[Outcome] = []
+    while left := asked[len(outcomes) :]:
+        known = {outcome.exercise: outcome.fault is None for outcome in outcomes}
+        right = [
+            each.name for each in lesson.exercises if known.get(each.name, each.name in done.get(lesson.module, []))
+        ]
+        told, end = _outcomes_of_a_process(lesson, folder, {**done, lesson.module: right}, left, most_seconds)
+        outcomes += told
+        if end is None:
+            break
+        outcomes.append(Outcome(left[len(told)], end))
+        if not told and len(outcomes) > 1:  # the next one ended at once, too: it may be the file itself
+            break
+    return outcomes
+
+
+def _outcomes_of_a_process(
+    lesson: Lesson, folder: Path, done: Mapping[str, Collection[str]], asked: Sequence[str], most_seconds: float
+) -> tuple[list[Outcome], str | None]:
+    """The outcomes as far as one process comes, and why it came no further."""
     last_line: list[str] = []  # of what the process prints; empty if that is nothing
-    with tempfile.TemporaryDirectory() as folder, open(Path(folder) / "outcomes.jsonl", "w+b") as log:
-        others = [f"{name}={path}" for name, path in finished.items()]
-        command = command_of("pellucid.course.attempt", str(lesson.number), str(file), log.name, *others)
+    with tempfile.TemporaryDirectory() as log_folder, open(Path(log_folder) / "outcomes.jsonl", "w+b") as log:
+        notes = json.dumps({module: list(names) for module, names in done.items()})
+        command = command_of("pellucid.course.attempt", str(lesson.number), str(folder), log.name, notes, *asked)
         with _process(command, last_line) as process:
-            is_late = not _ends(process, log, lesson, most_seconds)
-        outcomes = _read_outcomes(log, lesson)
-    if (outcomes and outcomes[-1].fault) or len(outcomes) == len(lesson.exercises):
-        return outcomes
-    name = lesson.exercises[len(outcomes)].name
+            is_late = not _ends(process, log, asked, most_seconds)
+        outcomes = _read_outcomes(log, asked)
+    if len(outcomes) == len(asked) or (outcomes and outcomes[-1].is_last):
+        return outcomes, None
     if is_late:
-        fault = f"it was not done after {most_seconds:.0f} seconds; is there a loop without an end?"
-    else:
-        code = process.returncode
-        fault = f"Python ended in the middle of it ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
-        fault += "; is there enough memory?" if code == -9 else ""  # so Linux ends a process that takes too much
-        fault += f"; it said last: {last_line[0]}" if last_line else ""
-    return [*outcomes, Outcome(name, fault)]
+        return outcomes, f"it was not done after {most_seconds:.0f} seconds; is there a loop without an end?"
+    code = process.returncode
+    end = f"Python ended in the middle of it ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
+    end += "; is there enough memory?" if code == -9 else ""  # so Linux ends a process that takes too much
+    return outcomes, end + (f"; it said last: {last_line[0]}" if last_line else "")
 
 
 @contextmanager
@@ -115,15 +140,15 @@ def _pass_on(output: IO[str], last_line: list[str]) -> None:
             last_line[:] = [one_line(line.strip())] if line.strip() else last_line
 
 
-def _ends(process: subprocess.Popen[str], log: BinaryIO, lesson: Lesson, most_seconds: float) -> bool:
+def _ends(process: subprocess.Popen[str], log: BinaryIO, asked: Sequence[str], most_seconds: float) -> bool:
     """Whether the checks end before one exercise has taken too long. Each outcome starts the clock anew.
 
     An empty first line of the log means that all is imported, which takes longer on a busy machine.
     """
     size, n_done, since = 0, 0, time.monotonic()
-    while process.poll() is None and n_done < len(lesson.exercises):
+    while process.poll() is None and n_done < len(asked):
         if (new_size := log.seek(0, os.SEEK_END)) != size:
-            n_logged = len(_read_outcomes(log, lesson))
+            n_logged = len(_read_outcomes(log, asked))
             if not size or n_logged > n_done:
                 since = time.monotonic()
             size, n_done = new_size, n_logged
@@ -133,10 +158,9 @@ def _ends(process: subprocess.Popen[str], log: BinaryIO, lesson: Lesson, most_se
     return True
 
 
-def _read_outcomes(log: BinaryIO, lesson: Lesson) -> list[Outcome]:
+def _read_outcomes(log: BinaryIO, asked: Sequence[str]) -> list[Outcome]:
     """The outcomes in a log, as far as exercises follow in their order: a student's file may write there, too."""
     outcomes: list[Outcome] = []
-    names = [exercise.name for exercise in lesson.exercises]
     log.seek(0)
     for line in log.read(MOST_LOGGED).splitlines():
         try:
@@ -144,45 +168,84 @@ def _read_outcomes(log: BinaryIO, lesson: Lesson) -> list[Outcome]:
         except (ValueError, RecursionError):
             continue
         match row:
-            case [str(name), str() | None as fault, bool(is_written)] if [name] == names[len(outcomes) :][:1]:
-                outcomes.append(Outcome(name, fault, is_written))
-                if fault is not None:
+            case [str(name), str() | None as fault, bool(is_written), bool(is_last)] if [name] == list(
+                asked[len(outcomes) :][:1]
+            ):
+                outcomes.append(Outcome(name, fault, is_written, is_last))
+                if is_last:
                     break
     return outcomes
 
 
-def outcomes(lesson: Lesson, file: Path, checks: Mapping[str, Check]) -> Iterator[Outcome]:
-    """Check a file in this process: the outcome of each exercise up to the first that is not right."""
+def outcomes(
+    lesson: Lesson,
+    file: Path,
+    checks: Mapping[str, Check],
+    asked: Sequence[str] = (),
+    done: Collection[str] = (),
+    earlier: Mapping[str, Own] = MappingProxyType({}),
+) -> Iterator[Outcome]:
+    """Check a file in this process: the outcome of each exercise, or of those that are asked for.
+
+    Those that are wrong, or neither checked nor `done` yet, are ours while another is checked. `earlier` holds the
+    student's other lessons.
+    """
+    names = asked or [exercise.name for exercise in lesson.exercises]
+    right = set(done)
     try:
-        module = load_module(file, lesson.module)
+        own = Own(lesson, load_module(file, lesson.module))
     except BaseException as error:
-        yield Outcome(lesson.exercises[0].name, f"{file.name} cannot be run: {_in_short(error, file)}")
+        yield Outcome(names[0], f"{file.name} cannot be run: {_in_short(error, file)}", is_last=True)
         return
-    for exercise in lesson.exercises:
-        outcome = _outcome(lesson, exercise.name, module, file, checks[exercise.name])
+    for name in names:
+        own.use(right | {name})
+        outcome = _outcome(own, name, file, checks[name])
+        if outcome.fault and outcome.is_written:
+            outcome = _blamed(outcome, own, earlier, file, checks[name])
+        right = right - {name} if outcome.fault else right | {name}
         yield outcome
-        if outcome.fault:
-            return
 
 
-def _outcome(lesson: Lesson, name: str, module: ModuleType, file: Path, check: Check) -> Outcome:
-    if name not in vars(module):
-        return Outcome(name, f"{file.name} has no {name} any more; `pellucid learn --reset {lesson.number}` keeps a "
-                             "copy of your file and starts a new one")  # fmt: skip
+def _outcome(own: Own, name: str, file: Path, check: Check) -> Outcome:
+    if name not in own.theirs:
+        new = f"`pellucid learn --reset {own.lesson.number}` keeps a copy of your file and starts a new one"
+        return Outcome(name, f"{file.name} has no {name} any more; {new}")
     try:
-        check(module)
+        check(own.module)
     except Wrong as wrong:
         return Outcome(name, str(wrong))
-    except NotImplementedError as error:
-        is_this_one = str(error) == f"lesson {lesson.number}: {name}"
-        return Outcome(name, "not written yet" if is_this_one else f"it needs {error}", is_written=not is_this_one)
     except BaseException as error:  # Ctrl-C reaches only the parent, which then ends this process
+        if isinstance(error, NotImplementedError) and str(error) == f"lesson {own.lesson.number}: {name}":
+            return Outcome(name, "not written yet", is_written=False)
         return Outcome(name, f"it raised {_in_short(error, file)}")
     return Outcome(name)
 
 
+def _blamed(outcome: Outcome, own: Own, earlier: Mapping[str, Own], file: Path, check: Check) -> Outcome:
+    """The outcome with the fault where it is: if all is right with ours in place of the student's other functions, they
+    come back one by one, and the first with which the check fails is to blame.
+    """
+    name = outcome.exercise
+    before = [(each, each.used) for each in (*earlier.values(), own)]
+    for each, _ in before:
+        each.use([name] if each is own else [])
+    others = [(each, other) for each, used in before for other in used if other not in each.used]
+    if _outcome(own, name, file, check).fault is None:
+        for each, other in others:
+            each.use([*each.used, other])
+            if fault := _outcome(own, name, file, check).fault:
+                line = getattr(getattr(each.theirs[other], "__code__", None), "co_firstlineno", 1)
+                theirs = f"yours ({each.lesson.module}.py, line {line})"
+                outcome = Outcome(name, f"it is right with our {other}, but not with {theirs}: {fault}")
+                break
+    for each, used in before:
+        each.use(used)
+    return outcome
+
+
 def _in_short(error: BaseException, file: Path) -> str:
-    """An error's class, the last line of the student's files that it passed, and its first line."""
+    """An error's class, the last line that it passed in each of the student's files, or in ours, and its first line."""
+    ours = ""
     try:
         message = str(error).partition("\n")[0]
     except BaseException:  # its own __str__ may fail
@@ -190,10 +253,14 @@ def _in_short(error: BaseException, file: Path) -> str:
     passed = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         passed, message = [(error.filename, error.lineno)], error.msg
-    theirs = [(Path(name), line) for name, line in passed if Path(name).parent == file.parent]
-    where = f" in line {theirs[-1][1]}" if theirs else ""
-    other = f" of {theirs[-1][0].name}" if theirs and theirs[-1][0] != file else ""
-    return one_line(f"{type(error).__name__}{where}{other}: {message or 'without a message'}")
+    lines: dict[str, int] = {}  # the last one of each file, the innermost first
+    for name, line in reversed(passed):
+        if Path(name).parent == file.parent:
+            lines.setdefault("" if Path(name) == file else f" of {Path(name).name}", line or 1)
+        elif Path(name).parent == LESSONS / "exercises" and not lines:
+            ours = f" in line {line} of our {Path(name).name}"
+    where = " in " + ", called in ".join(f"line {line}{of}" for of, line in lines.items()) if lines else ours
+    return one_line(f"{type(error).__name__}{where}: {message or 'without a message'}")
 
 
 def load_module(file: Path, name: str) -> ModuleType:
@@ -213,24 +280,14 @@ def checks_of(lesson: Lesson) -> dict[str, Check]:
     return {exercise.name: getattr(module, exercise.name) for exercise in lesson.exercises}
 
 
-class Finished:
-    """Finds the student's own files of other lessons when they are imported."""
-
-    def __init__(self, files: Mapping[str, str]) -> None:
-        self.files = files
-
-    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
-        return spec_from_file_location(name, self.files[name]) if name in self.files else None
-
-
-def main(number: str, file: str, log: str, *finished: str) -> None:
-    sys.path[:0] = [str(LESSONS), str(LESSONS / "exercises")]
-    sys.dont_write_bytecode = True
-    sys.meta_path.insert(0, Finished(dict(each.split("=", 1) for each in finished)))
+def main(number: str, folder: str, log: str, done: str, *asked: str) -> None:
     lesson = next(lesson for lesson in all_lessons() if lesson.number == int(number))
+    right = json.loads(done)
+    before = right.pop(lesson.module, [])  # its own checks import our module
+    finder = own_first(Path(folder), right)
     this_process, to_line = os.getpid(), json.dumps
     with open(log, "a", encoding="utf-8", buffering=1) as lines:  # each line is written at once
-        checked = _checked(lesson, Path(file))
+        checked = _checked(lesson, finder, asked, before)
         lines.write("\n")
         for outcome in checked:
             if os.getpid() != this_process:  # the student's file has forked, and this is the copy
@@ -238,13 +295,14 @@ def main(number: str, file: str, log: str, *finished: str) -> None:
             lines.write(to_line(astuple(outcome)) + "\n")
 
 
-def _checked(lesson: Lesson, file: Path) -> Iterator[Outcome]:
+def _checked(lesson: Lesson, finder: OwnFirst, asked: Sequence[str], done: Collection[str]) -> Iterator[Outcome]:
     """The outcomes of a file. The checks themselves may import a finished file that can no longer be run."""
+    file = finder.folder / f"{lesson.module}.py"
     try:
         checks = checks_of(lesson)
     except BaseException as error:
-        return iter([Outcome(lesson.exercises[0].name, f"it cannot be checked: {_in_short(error, file)}")])
-    return outcomes(lesson, file, checks)
+        return iter([Outcome(asked[0], f"it cannot be checked: {_in_short(error, file)}", is_last=True)])
+    return outcomes(lesson, file, checks, asked, done, finder.loaded)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ The page, such as lessons/01_differentiation.md, has a heading for each exercise
 
     `push_product` · 5 minutes · ★
 
+A lesson is done without those that are marked `· ★★★ · optional`.
+
 lessons/exercises/lesson_01.py holds the function of that name, solved. What the student is to write stands between
 `# solution:` and `# end`; in the student's file a NotImplementedError takes its place. lessons/checks/lesson_01.py has
 a function of the same name that checks it.
@@ -21,7 +23,9 @@ _PACKAGE = Path(__file__).parents[1]
 _HOMES = (_PACKAGE, _PACKAGE.parents[1])  # lessons/ lies in an installed package; in a checkout beside src/
 LESSONS = next((home / "lessons" for home in _HOMES if (home / "lessons").is_dir()), _PACKAGE / "lessons")
 
-EXERCISE = re.compile(r"^### ([^\n]+)\n\n`(\w+)` · (\d+) minutes · (★{1,3})\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
+EXERCISE = re.compile(
+    r"^### ([^\n]+)\n\n`(\w+)` · (\d+) minutes · (★{1,3})( · optional)?\n(.*?)(?=^##|\Z)", re.M | re.S
+)
 HINT = re.compile(r"<details><summary>Hint</summary>\s*(.*?)\s*</details>", re.DOTALL)
 SOLUTION = re.compile(r"^def (\w+)\((?:(?!^def ).)*?^( +)# solution:\n(.*?)^ +# end\n", re.MULTILINE | re.DOTALL)
 
@@ -35,6 +39,7 @@ class Exercise:
     difficulty: int
     section: str
     hints: tuple[str, ...]
+    is_optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,8 +87,8 @@ def read_lesson(page: Path) -> Lesson:
     """Read a lesson from its page."""
     text = page.read_text(encoding="utf-8")
     exercises = tuple(
-        Exercise(name, int(minutes), len(stars), anchor(heading), tuple(HINT.findall(body)))
-        for heading, name, minutes, stars, body in EXERCISE.findall(text)
+        Exercise(name, int(minutes), len(stars), anchor(heading), tuple(HINT.findall(body)), bool(optional))
+        for heading, name, minutes, stars, optional, body in EXERCISE.findall(text)
     )
     return Lesson(int(page.name[:2]), text.partition("\n")[0].removeprefix("# "), page, exercises)
 

@@ -9,7 +9,7 @@ from typing import Any
 from filelock import FileLock
 
 from pellucid.course.attempt import MOST_SECONDS, Outcome, attempt
-from pellucid.course.exercises import Lesson, all_lessons
+from pellucid.course.exercises import Exercise, Lesson, all_lessons
 from pellucid.errors import DataError
 from pellucid.files import read_at_most, write_whole
 from pellucid.version import __version__
@@ -52,15 +52,13 @@ class Workbook:
         self._save(lesson)
         return old_file
 
-    def check(self, lesson: Lesson, most_seconds: float = MOST_SECONDS) -> list[Outcome]:
-        """Check a lesson's exercises up to the first that is not right, and note what is done."""
-        finished = {
-            other.module: self.file(other).resolve()
-            for other in all_lessons()
-            if other != lesson and self.is_done(other) and self.file(other).exists()
-        }
-        outcomes = attempt(lesson, self.file(lesson).resolve(), finished, most_seconds)
-        self.done[lesson.module] = [outcome.exercise for outcome in outcomes if outcome.fault is None]
+    def check(self, lesson: Lesson, exercise: str | None = None, most_seconds: float = MOST_SECONDS) -> list[Outcome]:
+        """Check a lesson's exercises, or one of them, and note what is done."""
+        asked = [each.name for each in lesson.exercises if exercise in (None, each.name)]
+        outcomes = attempt(lesson, self.folder.resolve(), self.done, asked, most_seconds)
+        kept = set(self.done.get(lesson.module, [])) - set(asked)
+        right = kept | {outcome.exercise for outcome in outcomes if outcome.fault is None}
+        self.done[lesson.module] = [each.name for each in lesson.exercises if each.name in right]
         self._save(lesson)
         return outcomes
 
@@ -69,24 +67,25 @@ class Workbook:
         begun = [lesson for lesson in all_lessons() if self.file(lesson).exists()]
         rows = []
         for lesson in begun:
-            last = self.check(lesson)[-1]
+            wrong = [outcome for outcome in self.check(lesson) if outcome.fault is not None]
             rows.append(
                 {
                     "lesson": lesson.title,
                     "done": self.done[lesson.module],
                     "of": len(lesson.exercises),
-                    "next": None if last.fault is None else {"exercise": last.exercise, "fault": last.fault},
+                    "next": {"exercise": wrong[0].exercise, "fault": wrong[0].fault} if wrong else None,
+                    "faults": {outcome.exercise: outcome.fault for outcome in wrong},
                     "hints": {each.name: self.hints_shown(lesson, each.name) for each in lesson.exercises},
                 }
             )
         return {"pellucid_version": __version__, "lessons": rows}
 
-    def n_done(self, lesson: Lesson) -> int:
-        """How many of a lesson's exercises were right when they were last checked."""
-        return len({each.name for each in lesson.exercises} & set(self.done.get(lesson.module, [])))
+    def missing(self, lesson: Lesson) -> list[Exercise]:
+        """The exercises that were not right when they were last checked."""
+        return [each for each in lesson.exercises if each.name not in self.done.get(lesson.module, [])]
 
     def is_done(self, lesson: Lesson) -> bool:
-        return self.n_done(lesson) == len(lesson.exercises)
+        return all(each.is_optional for each in self.missing(lesson))
 
     def hints_shown(self, lesson: Lesson, exercise: str) -> int:
         return self.n_hints.get(_key(lesson, exercise), 0)
