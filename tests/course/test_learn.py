@@ -125,11 +125,14 @@ def test_hints_unfold_one_by_one(here, unchecked):
         ([1.0, math.nan], [1.0, 2.0], "the slope: one of its numbers is NaN; look for 0/0, inf - inf or ln 0"),
         ([1.0, 2.0], 6.0, "the slope: the shape is (2), but that of a single number is expected"),
         ("six", 6.0, "the slope: expected numbers, but got str"),
+        (5.5, 6.0, "the slope: you have 5.5, not 6"),
+        (-0.063519401, -0.0635194, "the slope: you have -0.063519401, not -0.0635194"),
+        ([1.0, 1.61118 + 1e-9, 2.0], [1.0, 1.61118, 2.0], "the slope: at [1] you have 1.611180001, not 1.61118"),
     ],
 )
 def test_whatever_a_function_returns_gets_one_sentence(answer, right, sentence):
     with pytest.raises(Wrong) as wrong:
-        expect(answer, right, "the slope")
+        expect(answer, right, "the slope", tolerance=1e-10)
     assert str(wrong.value) == sentence
 
 

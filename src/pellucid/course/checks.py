@@ -58,10 +58,17 @@ def expect(
         if wrong.shape == given.shape and _close(given, wrong, tolerance):
             raise Wrong(sentence)
     if expected.ndim == 0:
-        raise Wrong(f"{what}: you have {given:.6g}, not {expected:.6g}")
+        raise Wrong(f"{what}: you have {_apart(given, expected)}")
     place = np.unravel_index(np.nanargmax(np.abs(given - expected)), expected.shape)
     at = ", ".join(str(int(i)) for i in place)
-    raise Wrong(f"{what}: at [{at}] you have {given[place]:.6g}, not {expected[place]:.6g}")
+    raise Wrong(f"{what}: at [{at}] you have {_apart(given[place], expected[place])}")
+
+
+def _apart(given: Any, expected: Any) -> str:
+    """Two numbers with six digits, or with as many as it takes to tell one from the other."""
+    written = ((f"{given:.{n}g}", f"{expected:.{n}g}") for n in range(6, 18))
+    a, b = next((pair for pair in written if pair[0] != pair[1]), (f"{given:.17g}", f"{expected:.17g}"))
+    return f"{a}, not {b}"
 
 
 def _plain(value: Any) -> Any:
