@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from pellucid import plain
-from pellucid.course.checks import Wrong, expect
+from pellucid.course.checks import Wrong, draws, expect
 from pellucid.languages.fables import Fables
 from pellucid.tokenizer.pieces import visible
 
@@ -41,14 +44,36 @@ def _in_words(ids: Iterable[int], merges: dict[Pair, int]) -> str:
 
 
 def count_pairs(lesson: ModuleType) -> None:
-    words = {(5, 5, 5): 3, (5, 7): 2, (7, 5, 9): 4, (9,): 6, (2, 7, 5, 7): 1}
+    _count_few(lesson)
+    if _counted(lesson, {}):
+        raise Wrong("without words there are no pairs")
+    random = draws("count_pairs")
+    for most in (9, 2000):
+        ids = random.integers(0, most, size=6)
+        words = {tuple(int(i) for i in random.choice(ids, n)): int(random.integers(1, 400)) for n in (1, 2, 2, 3, 5, 9)}
+        right: Counter[Pair] = Counter()
+        for word, n in words.items():
+            for i in range(1, len(word)):
+                right[word[i - 1], word[i]] += n
+        found = _counted(lesson, words)
+        for pair in sorted(set(found) | set(right)):
+            if found.get(pair, 0) != right[pair]:
+                raise Wrong(f"{words}: {pair} stands {right[pair]} times in these words, but you have "
+                            f"{found.get(pair, 0)}")  # fmt: skip
+
+
+def _counted(lesson: ModuleType, words: dict[tuple[int, ...], int]) -> dict[Pair, int]:
     answer = lesson.count_pairs(dict(words))
     if answer is None:
         raise Wrong("the pairs: your function returns None; is a `return` missing?")
     try:
-        found = {tuple(pair): n for pair, n in dict(answer).items() if n}
+        return {tuple(pair): n for pair, n in dict(answer).items() if n}
     except (TypeError, ValueError):
         raise Wrong("the pairs: a Counter or dictionary {(left, right): number} is expected") from None
+
+
+def _count_few(lesson: ModuleType) -> None:
+    found = _counted(lesson, {(5, 5, 5): 3, (5, 7): 2, (7, 5, 9): 4, (9,): 6, (2, 7, 5, 7): 1})
     right = {(5, 5): 6, (5, 7): 3, (7, 5): 5, (5, 9): 4, (2, 7): 1}
     if found == right:
         return
@@ -129,6 +154,24 @@ def merge(lesson: ModuleType) -> None:
     tried([5, 1], (1, 2), [5, 1])
     tried([3, 1, 2], (1, 2), [3, 300])
     tried([], (1, 2), [])
+    tried(
+        [21, 2, 1, 25, 1, 2], (1, 2), [21, 2, 1, 25, 300],
+        [([2300, 3005, 300], "(1, 2) → 300 in [21, 2, 1, 25, 1, 2]: as text, “1 2” also stands in “21 2” and “1 25”; "
+                             "compare ids, not digits")],
+    )  # fmt: skip
+    random = draws("merge")
+    for n_ids in (2, 3, 30):
+        ids = random.integers(0, 256, size=n_ids)
+        given = [int(i) for i in random.choice(ids, 40)]
+        place = int(random.integers(39))
+        for pair in ((given[place], given[place + 1]), (given[0], given[0])):
+            right: list[int] = []
+            for i in given:
+                if right[-1:] == [pair[0]] and i == pair[1]:
+                    right[-1] = 300
+                else:
+                    right.append(i)
+            tried(given, pair, right)
     if _ids(lesson.merge((1, 2, 6), (1, 2), 300), "a word that is a tuple, (1, 2, 6)") != [300, 6]:
         raise Wrong("(1, 2) → 300 in the tuple (1, 2, 6): the ids may come as a tuple, too")
 
@@ -196,6 +239,24 @@ def learn_merges(lesson: ModuleType) -> None:
         raise Wrong("“a b c” has no pair that occurs twice, so nothing is merged")
     if len(learned("no no no", 9, "“no no no”")) != 2:
         raise Wrong("“no no no” has two merges, n+o and ␣+no; then each word is a single token")
+    if zero := learned("abracadabra", 0, "no merge at all"):
+        raise Wrong(f"you were asked for 0 merges and learned {len(zero)}: look how many there are *before* you merge")
+    if learned("", 5, "an empty text"):
+        raise Wrong("an empty text has no pairs, so nothing is learned")
+    what = "“aaa aaa ab ab ab”"
+    if (first := learned("aaa aaa ab ab ab", 1, what)) != [(A, A)]:
+        raise Wrong(f"{what}: a+a stands at 4 places, two in each aaa, and comes first; you learned {shown(first)}. "
+                    "Every place counts, also one that overlaps with another")  # fmt: skip
+    dice = draws("learn_merges")
+    for letters in ("ab", "aBc1", "süß🦊'd "):
+        words = ["".join(dice.choice(list(letters), size=int(n))) for n in dice.integers(1, 6, size=20)]
+        text = " ".join(words)
+        found, wanted = learned(text, 20, f"“{text}”"), list(plain.learn_merges(text, 20))
+        if found != wanted:
+            n_right = next((i for i, (a, b) in enumerate(zip(found, wanted, strict=False)) if a != b), len(found))
+            yours, ours = (shown(each[: n_right + 1]).split(", ")[n_right:] for each in (found, wanted))
+            raise Wrong(f"“{text}”: after {n_right} merges comes {', '.join(ours) or 'no other'}, but you learned "
+                        f"{', '.join(yours) or 'nothing more'}")  # fmt: skip
     text = "\n".join(Fables(24).write(random.Random(i)) for i in range(3))
     found, wanted = learned(text, 60, "three fables"), list(plain.learn_merges(text, 60))
     for i, (yours, ours) in enumerate(zip(found, wanted, strict=False)):
@@ -270,6 +331,17 @@ def encode(lesson: ModuleType) -> None:
     )  # fmt: skip
     if lesson.encode("", {}) not in ([], ()):
         raise Wrong("an empty text has no tokens, so its list is empty")
+    tried(
+        " ab\n", {(A, B): 256},
+        [([256], "“ ab” with a line end behind it: what stands before and after the word is lost; spaces and line ends "
+                 "are tokens, too")],
+    )  # fmt: skip
+    dice = draws("encode")
+    for letters in ("ab", "abc 's", "ü🦊 "):
+        text, new = ("".join(dice.choice(list(letters), size=60)) for _ in range(2))
+        learned = plain.learn_merges(text, 12)
+        tried(f" {new} ", learned)
+        tried(text, {pair: 256 + i for i, pair in enumerate(list(learned)[:4])})  # other merges for the same words
     fables = Fables(24)
     merges = plain.learn_merges("\n".join(fables.write(random.Random(i)) for i in range(5)), 200)
     for text in (fables.write(random.Random(99)), "Füchse, 🦊🦊 and  12 o'clock"):
@@ -330,6 +402,22 @@ def decode(lesson: ModuleType) -> None:
                     "character, but what comes after it is lost")  # fmt: skip
     if found.replace("�", "") != "oo":
         raise Wrong(f"“o”, three of the four bytes of 🦊, and “o” again become {found!r}, not 'o�o'")
+    spaced = " ab  ab\n"
+    if (found := decoded(plain.encode(spaced, {}), "a text with spaces")) != spaced:
+        raise Wrong(f"the tokens of {spaced!r} become {found!r}: each space and line end is in the tokens, also at the "
+                    "ends, and has to come back as it was")  # fmt: skip
+    if decoded([], "no tokens"):
+        raise Wrong("no tokens make an empty text")
+    dice = draws("decode")
+    for letters in ("ab ", "aü🦊\n "):
+        text = "".join(dice.choice(list(letters), size=80))
+        merges = plain.learn_merges(text + "ababababab" * 3, 15)
+        found = decoded(plain.encode(text, merges), "a text at random")
+        if found != text and max(max(pair) for pair in merges) > 255:
+            raise Wrong(f"the tokens of {text!r}, with {len(merges)} merges, become {found!r}; a merge may join what "
+                        "was merged before, many times over")  # fmt: skip
+        if found != text:
+            raise Wrong(f"the tokens of {text!r} become {found!r}")
 
 
 # ---- Comparing ----
@@ -362,6 +450,29 @@ def bits_per_byte(lesson: ModuleType) -> None:
         ],
     )  # fmt: skip
 
+    def of(nats: Sequence[float], text: str, what: str, mistakes: Iterable[tuple[float, str]] = ()) -> None:
+        right = math.fsum(nats) / math.log(2) / len(text.encode())
+        try:
+            with np.errstate(all="ignore"):
+                answer = lesson.bits_per_byte(nats, text)
+        except (OverflowError, ValueError, ZeroDivisionError) as error:
+            answer = math.nan
+            if isinstance(error, ValueError) and "math domain" not in str(error):
+                raise
+        if answer is not None and np.ndim(answer) == 0 and not np.isfinite(answer):
+            raise Wrong(f"{what}: no computer has room for e^{sum(nats):.0f}, nor for the probability of a whole text, "
+                        "which rounds to 0. Bits and nats differ by a factor, so no exponential is needed")  # fmt: skip
+        expect(answer, right, what, mistakes)
+
+    of([1.5] * 2000, "abcd" * 500, "2,000 tokens of 1.5 nats each")
+    lines = " ab\n"
+    too_short = f"{lines!r} has 4 bytes: the space before and the line end after count, too"
+    of([0.5, 0.25], lines, f"0.75 nats and {lines!r}", [(0.75 / math.log(2) / 2, too_short)])
+    dice = draws("bits_per_byte")
+    for n in (1, 7, 300):
+        text = "".join(dice.choice(list("aüß🦊 \n"), size=n))
+        of([float(x) for x in dice.exponential(2, size=int(dice.integers(1, n + 1)))], text, f"the text {text[:20]!r}")
+
 
 def floor_in_other_tokens(lesson: ModuleType) -> None:
     lengths, others = [9, 4, 14], [49, 14, 94]
@@ -391,3 +502,9 @@ def floor_in_other_tokens(lesson: ModuleType) -> None:
                      "surprise divided by all tokens, so long documents count more"),
         ],
     )  # fmt: skip
+    dice = draws("floor_in_other_tokens")
+    for n in (1, 2, 5):
+        nats, first, other = float(dice.uniform(0.1, 4)), dice.integers(0, 200, n), dice.integers(1, 900, n)
+        right = nats * sum(int(each) + 1 for each in first) / sum(int(each) + 1 for each in other)
+        what = f"{nats:.3f} nats per token; documents of {first.tolist()} tokens become {other.tolist()}"
+        expect(lesson.floor_in_other_tokens(nats, first.tolist(), other.tolist()), right, what)

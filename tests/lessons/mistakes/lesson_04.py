@@ -38,6 +38,16 @@ def count_pairs(words):
     return counts
 
 
+@also_right
+def count_pairs(words):
+    """A plain dictionary, in another order."""
+    counts = {}
+    for word, n in reversed(list(words.items())):
+        for i in range(1, len(word)):
+            counts[word[i - 1], word[i]] = counts.get((word[i - 1], word[i]), 0) + n
+    return counts
+
+
 @mistake("cannot be used twice")
 def merge(ids, pair, new_id):
     merged = []
@@ -76,6 +86,25 @@ def merge(ids, pair, new_id):
 
 @also_right
 def merge(ids, pair, new_id):
+    merged = []
+    for i in ids:
+        if merged and (merged[-1], i) == pair:
+            merged[-1] = new_id
+        else:
+            merged.append(i)
+    return merged
+
+
+@mistake("compare ids, not digits")
+def merge(ids, pair, new_id):
+    """Text in place of numbers."""
+    text = " ".join(map(str, ids)).replace(f"{pair[0]} {pair[1]}", str(new_id))
+    return [int(i) for i in text.split()]
+
+
+@also_right
+def merge(ids, pair, new_id):
+    """A stack: what comes may go together with what lies on top."""
     merged = []
     for i in ids:
         if merged and (merged[-1], i) == pair:
@@ -157,6 +186,52 @@ def learn_merges(text, n_merges):
     return merges
 
 
+@mistake("Every place counts, also one that overlaps")
+def learn_merges(text, n_merges):
+    """Counts only what can be merged: aaa has aa once."""
+    words, merges = spelled(text), {}
+    while len(merges) < n_merges:
+        counts = Counter()
+        for word, n in words.items():
+            i = 0
+            while i + 1 < len(word):
+                counts[word[i], word[i + 1]] += n
+                i += 2 if word[i : i + 3] == (word[i],) * 3 else 1
+        best = min(counts, key=lambda pair: (-counts[pair], pair), default=None)
+        if counts[best] < 2:
+            break
+        merges[best] = 256 + len(merges)
+        words = {tuple(merge(word, best, merges[best])): n for word, n in words.items()}
+    return merges
+
+
+@mistake("look how many there are *before* you merge")
+def learn_merges(text, n_merges):
+    words, merges = spelled(text), {}
+    while counts := count_pairs(words):
+        best = min(counts, key=lambda pair: (-counts[pair], pair))
+        if counts[best] < 2:
+            break
+        merges[best] = 256 + len(merges)
+        words = {tuple(merge(word, best, merges[best])): n for word, n in words.items()}
+        if len(merges) >= n_merges:
+            break
+    return merges
+
+
+@also_right
+def learn_merges(text, n_merges):
+    """Sorts all pairs anew each time."""
+    words, merges = spelled(text), {}
+    for new_id in range(256, 256 + n_merges):
+        ranked = sorted((-n, pair) for pair, n in count_pairs(words).items())
+        if not ranked or ranked[0][0] > -2:
+            break
+        merges[ranked[0][1]] = new_id
+        words = {tuple(merge(list(word), ranked[0][1], new_id)): n for word, n in words.items()}
+    return merges
+
+
 @mistake("takes the longest token")
 def encode(text, merges):
     id_of = {spelling: i for i, spelling in enumerate(spellings(merges))}
@@ -216,6 +291,43 @@ def encode(text, merges):
     return ids
 
 
+@mistake("what stands before and after the word is lost")
+def encode(text, merges):
+    ids = []
+    for word in split_into_words(text.strip()):
+        word_ids = byte_ids(word)
+        for pair, new_id in merges.items():
+            word_ids = merge(word_ids, pair, new_id)
+        ids += word_ids
+    return ids
+
+
+@mistake("with 3 merges: you have")
+def encode(text, merges, known={}):  # noqa: B006
+    """Words are cut once and for all, even when other merges are given."""
+    ids = []
+    for word in split_into_words(text):
+        if word not in known:
+            known[word] = byte_ids(word)
+            for pair, new_id in merges.items():
+                known[word] = merge(known[word], pair, new_id)
+        ids += known[word]
+    return ids
+
+
+@also_right
+def encode(text, merges):
+    """One place at a time."""
+    ids = []
+    for word in split_into_words(text):
+        word_ids = byte_ids(word)
+        while ranked := [(merges[pair], i) for i, pair in enumerate(pairwise(word_ids)) if pair in merges]:
+            new_id, i = min(ranked)
+            word_ids[i : i + 2] = [new_id]
+        ids += word_ids
+    return ids
+
+
 @mistake("put the bytes of all tokens together first")
 def decode(ids, merges):
     bytes_of = spellings(merges)
@@ -240,6 +352,34 @@ def decode(ids, merges):
     return b"".join(bytes_of[i] for i in ids).decode()
 
 
+@mistake("has to come back as it was")
+def decode(ids, merges):
+    bytes_of = spellings(merges)
+    return b"".join(bytes_of[i] for i in ids).decode(errors="replace").strip()
+
+
+@mistake("has to come back as it was")
+def decode(ids, merges):
+    bytes_of = spellings(merges)
+    return b"".join(bytes_of[i] for i in ids).decode(errors="replace").replace("  ", " ")
+
+
+@mistake("a merge may join what was merged before")
+def decode(ids, merges):
+    parts = {new_id: pair for pair, new_id in merges.items()}
+    flat = [part for i in ids for part in parts.get(i, (i,))]
+    return bytes(BYTES[i] if i < 256 else ord("?") for i in flat).decode(errors="replace")
+
+
+@also_right
+def decode(ids, merges):
+    """A decoder that waits for the rest of a character."""
+    import codecs
+
+    decoder, bytes_of = codecs.getincrementaldecoder("utf-8")("replace"), spellings(merges)
+    return "".join(decoder.decode(bytes_of[i]) for i in ids) + decoder.decode(b"", True)
+
+
 @mistake("which is nats per byte")
 def bits_per_byte(nats, text):
     return sum(nats) / len(text.encode())
@@ -258,6 +398,26 @@ def bits_per_byte(nats, text):
 @mistake("the characters; ü and ß have two bytes")
 def bits_per_byte(nats, text):
     return sum(nats) / math.log(2) / len(text)
+
+
+@mistake("no exponential is needed")
+def bits_per_byte(nats, text):
+    return math.log2(math.exp(sum(nats))) / len(text.encode())
+
+
+@mistake("no exponential is needed")
+def bits_per_byte(nats, text):
+    return -math.log2(math.prod(math.exp(-each) for each in nats)) / len(text.encode())
+
+
+@mistake("the space before and the line end after count, too")
+def bits_per_byte(nats, text):
+    return sum(nats) / math.log(2) / len(text.strip().encode())
+
+
+@also_right
+def bits_per_byte(nats, text):
+    return math.fsum(nats) * math.log2(math.e) / len(bytes(text, "utf-8"))
 
 
 @mistake("your numbers leave it out")
@@ -279,3 +439,17 @@ def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
 def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
     ratios = [(n + 1) / (m + 1) for n, m in zip(lengths, other_lengths, strict=True)]
     return nats_per_token * sum(ratios) / len(ratios)
+
+
+@mistake("documents of")
+def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
+    """Two ends for each document."""
+    n = 2 * len(lengths)
+    return nats_per_token * (sum(lengths) + n) / (sum(other_lengths) + n)
+
+
+@also_right
+def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
+    """Means instead of sums."""
+    n = len(lengths)
+    return nats_per_token * (sum(lengths) / n + 1) / (sum(other_lengths) / n + 1)
