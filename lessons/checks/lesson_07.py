@@ -1,14 +1,40 @@
-"""Checks of lesson 7. Every right answer is computed here by plain loops over positions."""
+"""Checks of lesson 7. Every right answer is computed here by plain loops over positions.
+
+Each check begins with an example in which known mistakes show, and goes on to random ones of other sizes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
-from pellucid.course.checks import Wrong, expect
+from pellucid.course.checks import Wrong, draws, expect
 
 Array = np.ndarray
+
+
+def _call(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns for one more example. A size that it has as a number meets others here."""
+    try:
+        with np.errstate(all="ignore"):
+            return function(*arguments)
+    except (ValueError, IndexError, TypeError) as error:
+        raise Wrong(f"{what}: the example before went well, but here Python says “{error}”; which size, or number of "
+                    "axes, is written as a number and not read from a shape?") from None  # fmt: skip
+
+
+def _has_nan(answer: Any) -> bool:
+    try:
+        return bool(np.isnan(np.asarray(answer, dtype=float)).any())
+    except (TypeError, ValueError):
+        return False
+
+
+_TOO_LARGE = ("{}: there are NaN. A softmax that begins with e to the power of a score cannot hold e^1000; the one in "
+              "your file first subtracts the largest score of the row")  # fmt: skip
 
 
 def _numbers(*shape: int, seed: int = 7, scale: float = 1.0) -> Array:
@@ -106,12 +132,75 @@ def head(lesson: ModuleType) -> None:
             (right @ np.array(k), "you mixed the keys; a key is there to be found, what is handed over is the value"),
         ],
     )
+    rng = draws("head")
+    for largest in (3.0, 20_000.0):
+        T, D, K = (int(n) for n in rng.choice([3, 5, 7, 9, 11], 3, replace=False))
+        x, (W_Q, W_K, W_V) = rng.standard_normal((T, D)), rng.standard_normal((3, K, D))
+        W_Q *= _factor_to(largest, _products(x, x, W_Q, W_K))
+        what = f"another head, T = {T} and K = {K}, with scores up to {largest:,.0f}"
+        answer = _call(what, lesson.head, x, W_Q, W_K, W_V)
+        if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+            raise Wrong(f"{what}: two arrays are expected, the weights and the outputs")
+        if _has_nan(answer[0]):
+            raise Wrong(_TOO_LARGE.format(what))
+        products = _products(x, x, W_Q, W_K)
+        right = _softmax(products / K**0.5)
+        expect(answer[0], right, f"{what}: the weights", [(_softmax(products / 2), _ROOT.format(K))], tolerance=1e-6)
+        expect(answer[1], right @ np.array([W_V @ row for row in x]), f"{what}: the outputs", tolerance=1e-6)
+
+
+def _products(x: Array, source: Array, W_Q: Array, W_K: Array) -> Array:
+    return np.array([[(W_Q @ row) @ (W_K @ other) for other in source] for row in x])
+
+
+def _factor_to(largest: float, products: Array) -> float:
+    """What makes the largest score, in size, be `largest`, before the root."""
+    return float(largest / products.flat[np.abs(products).argmax()])
+
+
+_ROOT = "you divide by 2, which was √K in the first example; here K is {}, the number of rows of W_Q"
 
 
 def causal_weights(lesson: ModuleType) -> None:
     with np.errstate(all="ignore"):
         _causal_weights_of_a_square(lesson)
         _causal_weights_with_a_cache(lesson)
+    rng = draws("causal_weights")
+    for before in ((), (2,), (2, 1, 3)):
+        T = int(rng.integers(2, 6))
+        S = T + int(rng.integers(4))
+        _causal_weights_of_any(lesson, rng, (*before, T, S))
+    _causal_weights_of_any(lesson, rng, (2, 1, int(rng.integers(2, 6))))
+
+
+def _causal_weights_of_any(lesson: ModuleType, rng: np.random.Generator, shape: tuple[int, ...]) -> None:
+    T, S = shape[-2:]
+    scores = 2 * rng.standard_normal(shape)
+    is_future = np.arange(S) > np.arange(S - T, S)[:, None]
+    right = np.array([_causal(table) for table in scores.reshape(-1, T, S)]).reshape(shape)
+    what = f"T = {T} and S = {S}, in an array with {len(shape)} axes"
+    expect(_call(what, lesson.causal_weights, scores.copy()), right, what)
+
+    low = scores + np.linspace(-1e6, 1e6, T)[:, None]
+    answer = _call(what, lesson.causal_weights, low.copy())
+    if _has_nan(answer):
+        raise Wrong(f"{what}: with a million more or less on all scores of a row, the weights should stay, but some "
+                    "are NaN: e^1000000 is inf, and e^-1000000 is 0. The softmax in your file first subtracts the "
+                    "largest score of each row")  # fmt: skip
+    _expect_none_ahead(answer, is_future, f"{what}, with scores down to -1,000,000")
+    expect(answer, right, f"{what}, with a million more or less on all scores of a row", tolerance=1e-7)
+
+    answer = _call(what, lesson.causal_weights, np.where(is_future, scores + 300, scores))
+    _expect_none_ahead(answer, is_future, what)
+    expect(answer, right, f"{what}: with 300 more on each score of the future, which must not matter", tolerance=1e-7)
+
+
+def _expect_none_ahead(answer: Any, is_future: Array, what: str) -> None:
+    if np.shape(answer)[-2:] == is_future.shape:
+        ahead = np.where(is_future, answer, 0.0).max()
+        if ahead > 1e-10:
+            raise Wrong(f"{what}: a share of {ahead:.2g} goes to the future. What you put in place of a hidden score "
+                        "hides it only if the others are much higher; which number is below all others?")  # fmt: skip
 
 
 def _causal_weights_of_a_square(lesson: ModuleType) -> None:
@@ -129,6 +218,8 @@ def _causal_weights_of_a_square(lesson: ModuleType) -> None:
             "row 0 is NaN: its query sees no key at all, not even its own, and 0/0 is no share. A position "
             "may look at itself"
         )
+    if np.shape(answer) == (T, T) and np.triu(answer, 1).max() < 1e-3:
+        _expect_none_ahead(answer, np.tri(T) == 0, "the weights of four positions")
     past = np.where(np.tri(T, k=-1) > 0, -np.inf, scores)
     zeros = np.where(np.tri(T) > 0, scores, 0.0)
     itself = np.where(np.tri(T, k=1) > 0, scores, -np.inf)
@@ -209,6 +300,18 @@ def split_heads(lesson: ModuleType) -> None:
             ),
         ],
     )
+    rng = draws("split_heads")
+    B, T, K = (int(n) for n in rng.choice([2, 3, 5, 6, 7], 3, replace=False))
+    for H in (B, 1, int(rng.integers(2, 9))):
+        x = rng.standard_normal((B, T, H * K))
+        right = np.array([[x[b, :, h * K : h * K + K] for h in range(H)] for b in range(B)])
+        what = f"{B} texts of {T} positions, cut into {H} heads of width {K}"
+        expect(
+            _call(what, lesson.split_heads, x.copy(), H),
+            right,
+            what,
+            [(right.swapaxes(0, 1), f"{what}: your axes are (H, B, T, K); (B, H, T, K) is expected")] if H == B else [],
+        )
 
 
 def heads_by_einsum(lesson: ModuleType) -> None:
@@ -269,6 +372,19 @@ def heads_by_einsum(lesson: ModuleType) -> None:
         ],
     )
     expect(lesson.heads_by_einsum(q[:, 3:], k, v), right[:, 3:], "2 queries after 3 others: 5 keys and values")
+    rng = draws("heads_by_einsum")
+    for times in (1, 1000):
+        B, S, H, K = (int(n) for n in rng.choice([2, 3, 5, 6, 7], 4, replace=False))
+        S += 1
+        T = int(rng.integers(2, S + 1))
+        q, k, v = rng.standard_normal((3, B, S, H, K))
+        q *= times
+        what = f"B = {B}, T = {T}, S = {S}, H = {H}, K = {K}" + (", with scores of 1,000 and more" if times > 1 else "")
+        answer = _call(what, lesson.heads_by_einsum, q[:, S - T :].copy(), k.copy(), v.copy())
+        if _has_nan(answer):
+            raise Wrong(_TOO_LARGE.format(what))
+        slips = [(_heads(q, k, v, scale=0.5)[:, S - T :], f"{what}: {_ROOT.format(K)}")]
+        expect(answer, _heads(q, k, v)[:, S - T :], what, slips, tolerance=1e-6)
 
 
 def _heads(
@@ -382,6 +498,25 @@ def rotate(lesson: ModuleType) -> None:
             )
         ],
     )
+    rng = draws("rotate")
+    for before in ((), (2, 3), (1,)):
+        T, K = (int(n) for n in rng.choice([1, 2, 4, 5, 7], 2, replace=False))
+        start, K = int(rng.integers(20, 2000)), 2 * K
+        x, t = rng.standard_normal((*before, T, K)), np.arange(start, start + T)
+        speeds = np.array([10_000 ** (-2 * i / K) for i in range(K // 2)])
+        right = _turned(x, t, speeds)
+        what = f"an array {x.shape} that starts at position {start}"
+        given = x.copy()
+        answer = _call(what, lesson.rotate, given, start)
+        if not np.array_equal(given, x):
+            raise Wrong("your function writes into the x that it is given: whoever turns the same query for another "
+                        "place would turn it twice; the result should be a new array")  # fmt: skip
+        slips = []
+        if len(before) == 2:
+            by_head = np.stack([_turned(x[:, h], np.full(T, start + h), speeds) for h in range(before[1])], axis=1)
+            slips = [(by_head, f"{what}: all rows of a head have turned alike, and each head by another angle: you "
+                      "took the axis of the heads for that of the positions, which is the last but one")]  # fmt: skip
+        expect(answer, right, what, slips, tolerance=1e-7)
 
 
 # ---- Another text, and the whole ----
@@ -430,6 +565,21 @@ def cross_attention(lesson: ModuleType) -> None:
             (_softmax(products * K**0.5) @ values, "you don't divide by √K"),
         ],
     )
+    rng = draws("cross_attention")
+    for largest in (3.0, 20_000.0):
+        S, D, K = (int(n) for n in rng.choice([6, 8, 10, 12, 14], 3, replace=False))
+        T = S + int(rng.integers(1, 4))
+        x, source, (W_Q, W_K, W_V) = (rng.standard_normal(shape) for shape in ((T, D), (S, D), (3, K, D)))
+        W_Q *= _factor_to(largest, _products(x, source, W_Q, W_K))
+        what = f"{T} words that look at {S} of another text, K = {K}, with scores up to {largest:,.0f}"
+        answer = _call(what, lesson.cross_attention, x, source, W_Q, W_K, W_V)
+        if _has_nan(answer):
+            raise Wrong(_TOO_LARGE.format(what))
+        products, values = _products(x, source, W_Q, W_K), source @ W_V.T
+        slips = [(_softmax(products / 2) @ values, f"{what}: {_ROOT.format(K)}"),
+                 (_softmax(products / (S - 1) ** 0.5) @ values, f"{what}: the root is one of the number of words "
+                  "in the source; it should be √K, K being the width of a query")]  # fmt: skip
+        expect(answer, _softmax(products / K**0.5) @ values, what, slips, tolerance=1e-6)
 
 
 def multi_head_attention(lesson: ModuleType) -> None:
@@ -527,3 +677,26 @@ def multi_head_attention(lesson: ModuleType) -> None:
             (mixed(_heads(turned_q, turned_k, v, is_causal=False)), "your heads look ahead"),
         ],
     )
+    rng = draws("multi_head_attention")
+    for is_extreme in (False, True):
+        B, T, H = (int(n) for n in rng.choice([1, 3, 5, 6], 3, replace=False))
+        T, K = T + 2, int(rng.choice([2, 6, 8]))
+        D = H * K
+        x, (W_Q, W_K, W_V, W_O) = rng.standard_normal((B, T, D)), rng.standard_normal((4, D, D)) * D**-0.5
+        if is_extreme:  # each position matches itself least of all
+            W_Q, W_K = 100 * W_Q, 100 * (0.1 * W_K - W_Q)
+        what = f"B = {B}, T = {T}, H = {H}, K = {K}" + (", with scores of 1,000 and more" if is_extreme else "")
+        answer = _call(what, lesson.multi_head_attention, x, W_Q, W_K, W_V, W_O, H)
+        if _has_nan(answer):
+            raise Wrong(_TOO_LARGE.format(what))
+        changed = x.copy()
+        changed[:, -1] += 3.0
+        later = _call(what, lesson.multi_head_attention, changed, W_Q, W_K, W_V, W_O, H)
+        if np.shape(answer) == np.shape(later) == (B, T, D) and not np.allclose(answer[:, :-1], later[:, :-1]):
+            moved = np.abs(np.asarray(answer) - later)[:, :-1].max()
+            raise Wrong(f"{what}: another word at the last position moves the outputs before it, by up to {moved:.2g}; "
+                        "so some of its share is left, however it was hidden")  # fmt: skip
+        q, k, v = ((x @ W.T).reshape(B, T, H, K) for W in (W_Q, W_K, W_V))
+        q, k = (np.stack([_rotated(table[:, :, h]) for h in range(H)], axis=2) for table in (q, k))
+        slips = [(_heads(q, k, v, scale=0.5).reshape(B, T, D) @ W_O.T, f"{what}: {_ROOT.format(K)}")]
+        expect(answer, _heads(q, k, v).reshape(B, T, D) @ W_O.T, what, slips, tolerance=1e-6)
