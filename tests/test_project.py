@@ -75,9 +75,10 @@ def test_what_the_code_imports_is_installed_with_it_or_named_as_an_extra():
     text = (ROOT / "pyproject.toml").read_text("utf-8")
     listed = text.partition("dependencies = [")[2].partition("\n]")[0]
     needed = {name.replace("-", "_") for name in re.findall(r'^    "([\w-]+)>=', listed, re.MULTILINE)}
-    extras = {"gguf", "lab", "tensorboard", "wandb"}
+    extras = {"gguf", "lab", "notebook", "tensorboard", "wandb"}
     assert all(f"\n{name} = [" in text for name in extras)
     brought = {
+        "jupytext": "notebook",
         "pandas": "lab",
         "pyarrow": "datasets",
         "pydantic_core": "pydantic",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import astuple, replace
@@ -22,6 +23,7 @@ from pellucid.course.attempt import Outcome, attempt, checks_of, outcomes
 from pellucid.course.checks import Wrong, expect
 from pellucid.course.exercises import all_lessons, anchor, read_lesson
 from pellucid.course.own import OwnFirst
+from pellucid.course.pages import write_notebook
 from pellucid.course.workbook import Workbook
 from pellucid.errors import ConfigError, DataError
 
@@ -309,6 +311,64 @@ def test_a_wrong_function_that_slipped_through_is_blamed_where_it_is(tmp_path):
     assert attempt(fifth, tmp_path, done, ["mlp_loss"]) == [Outcome("mlp_loss")], "ours is there until it is done"
 
 
+def test_a_page_prints_the_students_numbers_and_a_fault_of_the_student_has_its_line(here, capfd):
+    folder, fifth = here / "my_lessons", next(lesson for lesson in all_lessons() if lesson.number == 5)
+    folder.mkdir()
+    wrong = with_body("pull_matmul", "return cotangent @ y.transpose(1, 0, 2), 0")
+    (folder / "lesson_01.py").write_text(wrong, encoding="utf-8")
+    solved = fifth.solutions.read_text(encoding="utf-8")
+    (folder / "lesson_05.py").write_text(solved.replace("counts + alpha", "counts + 99"), encoding="utf-8")
+    done = {LESSON.module: ["pull_product", "pull_matmul"], fifth.module: [each.name for each in fifth.exercises]}
+    (folder / "progress.json").write_text(json.dumps({"done": done, "hints": {}}), encoding="utf-8")
+    assert CliRunner().invoke(app_for("learn"), ["learn", "5", "--page"]).exit_code == 1
+    told = capfd.readouterr().out
+    assert f"{fifth.title}\nfrom your lesson_01: pull_product, pull_matmul; from ours: push_product, " in told
+    assert "\nyour lesson_05\n" in told
+    assert re.search(r"^(.+)    ← the page has: (?!\1$).+$", told, re.MULTILINE)
+    line = wrong[: wrong.index("return cotangent @ y.transpose")].count("\n") + 1
+    where = rf"ValueError in line {line} of lesson_01.py, called in line \d+ of lesson_05.py: axes don't match"
+    assert re.search(where, told)
+    assert re.search(r"\nnot run after it: \d+ blocks\n$", told)
+
+
+def test_a_notebook_finds_the_students_functions(here):
+    pytest.importorskip("jupytext")
+    folder, fifth = here / "my_lessons", next(lesson for lesson in all_lessons() if lesson.number == 5)
+    assert "lesson_05.ipynb is new" in learn(5, "--notebook")
+    with pytest.raises(ConfigError, match="it is there already; rename it to keep it, or delete it"):
+        write_notebook(fifth, folder)
+    text = (folder / "lesson_05.ipynb").read_text(encoding="utf-8")
+    assert all((folder / figure).exists() for figure in re.findall(r"\]\((figures/\w+\.png)\)", text))
+    first, second, *_ = ["".join(each["source"]) for each in json.loads(text)["cells"] if each["cell_type"] == "code"]
+    (folder / "lesson_01.py").write_text(SOLVED + "\nWHOSE = 'mine'\n", encoding="utf-8")
+    (folder / "progress.json").write_text(json.dumps({"done": {"lesson_01": ["backward"]}, "hints": {}}))
+    again = (
+        f"import lesson_01\nassert lesson_01.WHOSE == 'mine'\nassert backward is lesson_01.backward\n{first}\n{second}"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", f"{first}\n{second}\n{again}"], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout
+    assert told.count("from your lesson_01: backward; from ours: push_product, ") == 2
+    assert told.count("our lesson_05\n") == 2
+
+
+@pytest.mark.parametrize("is_built", [True, False])
+def test_a_page_of_the_site_is_opened_if_it_is_there(here, monkeypatch, is_built):
+    lesson = replace(LESSON, page=here / "lessons" / LESSON.page.name)
+    monkeypatch.setattr("pellucid.course.exercises.all_lessons", lambda: [lesson])
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    file = here / "site" / "lessons" / "01_differentiation.html"
+    if is_built:
+        file.parent.mkdir(parents=True)
+        file.write_text("")
+        learn(1, "--open")
+        assert opened == [file.as_uri()]
+    else:
+        with pytest.raises(ConfigError, match="the site is not built; run `make site`"):
+            learn(1, "--open")
+
+
 def test_a_report_tells_a_teacher_what_is_right_today(here):
     workbook = Workbook(here / "my_lessons")
     workbook.start(LESSON)
@@ -385,9 +445,11 @@ def test_what_two_commands_note_at_once_of_two_lessons_is_kept(tmp_path):
     assert list(Workbook(tmp_path).n_hints.values()) == [1]
 
 
-@pytest.mark.parametrize("arguments", [("99",), ("--reset", "99"), ("--hint",)])
+@pytest.mark.parametrize(
+    "arguments", [("99",), ("--reset", "99"), ("--hint",), ("--page",), ("--notebook",), ("--open",)]
+)
 def test_an_impossible_wish_is_refused_in_one_line(here, arguments):
-    with pytest.raises(ConfigError, match=r"there is no lesson 99; choose one of|--hint needs the number of a lesson"):
+    with pytest.raises(ConfigError, match=r"there is no lesson 99; choose one of|--\w+ needs the number of a lesson"):
         CliRunner().invoke(app_for("learn"), ["learn", *arguments], catch_exceptions=False, standalone_mode=False)
 
 

@@ -15,7 +15,7 @@ import pytest
 from drawings.lessons import figures_of
 from matplotlib.figure import Figure
 
-import pages
+from pellucid.course import pages
 from pellucid.course.attempt import Outcome, checks_of
 from pellucid.course.exercises import LESSONS, Lesson, all_lessons
 from trying import Attempt, attempts_in, tried, with_attempt
@@ -44,8 +44,9 @@ EXERCISES = [
 @each_lesson
 def test_a_page_prints_what_it_says(lesson, in_full, monkeypatch):
     monkeypatch.chdir(LESSONS)
-    differences = pages.run(lesson.page, in_full=in_full)
-    assert not differences, "\n\n".join(differences)
+    for block, printed in pages.run(lesson.page, in_full=in_full):
+        differs = f"{lesson.page.name}:{block.line} prints\n{printed}instead of\n{block.output}"
+        assert pages.agree(printed, block.output, block.tolerance), differs
 
 
 @each_lesson

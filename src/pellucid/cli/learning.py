@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import webbrowser
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from pellucid.cli.terminal import print_result
 from pellucid.errors import ConfigError
+from pellucid.runtime.processes import command_of
 
 if TYPE_CHECKING:
     from pellucid.course.exercises import Exercise, Lesson
@@ -26,6 +32,9 @@ def learn(
     report: Annotated[
         bool, Option("--report", help="Check every lesson you have begun, and print the result as JSON, for a teacher.")
     ] = False,
+    page: Annotated[bool, Option("--page", help="Run the lesson's page with your functions.")] = False,
+    notebook: Annotated[bool, Option("--notebook", help="Write the page into your folder as a notebook.")] = False,
+    open_page: Annotated[bool, Option("--open", help="Show the page with its live parts in a browser.")] = False,
     folder: Annotated[Path, Option("--folder", metavar="DIR", help="Where your answers are.")] = Path("my_lessons"),
 ) -> None:
     """Take the lessons: exercises, checked as you write them."""
@@ -36,8 +45,10 @@ def learn(
     for asked in (number, reset):
         if asked is not None and asked not in lessons:
             raise ConfigError("command line", f"there is no lesson {asked}", f"choose one of {_listed(lessons)}")
-    if hint and number is None:
-        raise ConfigError("command line", "--hint needs the number of a lesson", "try `pellucid learn 1 --hint`")
+    wishes = {"--hint": hint, "--page": page, "--notebook": notebook, "--open": open_page}
+    wish = next((name for name, is_asked in wishes.items() if is_asked), None)
+    if wish and number is None:
+        raise ConfigError("command line", f"{wish} needs the number of a lesson", f"try `pellucid learn 1 {wish}`")
     names = [each.name for each in lessons[number].exercises] if number is not None else []
     if exercise is not None and exercise not in names:
         raise ConfigError(
@@ -52,8 +63,31 @@ def learn(
         print_result(f"{workbook.file(lessons[reset])} is new{note_of_old}")
     elif number is None:
         print_result(_overview(list(lessons.values()), workbook))
+    elif page:
+        command = command_of("pellucid.course.pages", str(number), str(folder.resolve()))
+        raise Exit(subprocess.run(command, env={**os.environ, "PYTHONIOENCODING": "utf-8"}).returncode)
+    elif notebook:
+        from pellucid.course.pages import write_notebook
+
+        print_result(f"{write_notebook(lessons[number], folder)} is new; its first cell finds your functions")
+    elif open_page:
+        _open(lessons[number])
     else:
         print_result(_report(lessons[number], workbook, exercise, hint))
+
+
+def _open(lesson: Lesson) -> None:
+    """Show a page of the site, which is built first where its sources are."""
+    root = lesson.page.parents[1]
+    file, sources = root / "site" / "lessons" / f"{lesson.page.stem}.html", root / "scripts" / "site.yml"
+    if not file.exists() and sources.exists() and find_spec("mkdocs"):
+        print_result("The site is being built, once …")
+        subprocess.run([sys.executable, "-m", "mkdocs", "build", "--quiet", "--config-file", sources], check=True)
+    if not file.exists():
+        fix = "run `make site` in a clone of Pellucid; then no network is needed"
+        raise ConfigError(str(file), "the site is not built", fix)
+    webbrowser.open(file.as_uri())
+    print_result(str(file))
 
 
 def _listed(lessons: dict[int, Lesson]) -> str:

@@ -195,7 +195,7 @@ def outcomes(
     try:
         own = Own(lesson, load_module(file, lesson.module))
     except BaseException as error:
-        yield Outcome(names[0], f"{file.name} cannot be run: {_in_short(error, file)}", is_last=True)
+        yield Outcome(names[0], f"{file.name} cannot be run: {in_short(error, file)}", is_last=True)
         return
     for name in names:
         own.use(right | {name})
@@ -217,7 +217,7 @@ def _outcome(own: Own, name: str, file: Path, check: Check) -> Outcome:
     except BaseException as error:  # Ctrl-C reaches only the parent, which then ends this process
         if isinstance(error, NotImplementedError) and str(error) == f"lesson {own.lesson.number}: {name}":
             return Outcome(name, "not written yet", is_written=False)
-        return Outcome(name, f"it raised {_in_short(error, file)}")
+        return Outcome(name, f"it raised {in_short(error, file)}")
     return Outcome(name)
 
 
@@ -243,7 +243,7 @@ def _blamed(outcome: Outcome, own: Own, earlier: Mapping[str, Own], file: Path, 
     return outcome
 
 
-def _in_short(error: BaseException, file: Path) -> str:
+def in_short(error: BaseException, file: Path) -> str:
     """An error's class, the last line that it passed in each of the student's files, or in ours, and its first line."""
     ours = ""
     try:
@@ -301,7 +301,7 @@ def _checked(lesson: Lesson, finder: OwnFirst, asked: Sequence[str], done: Colle
     try:
         checks = checks_of(lesson)
     except BaseException as error:
-        return iter([Outcome(asked[0], f"it cannot be checked: {_in_short(error, file)}", is_last=True)])
+        return iter([Outcome(asked[0], f"it cannot be checked: {in_short(error, file)}", is_last=True)])
     return outcomes(lesson, file, checks, asked, done, finder.loaded)
 
 
