@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from pellucid.cli import app_for
 from pellucid.course import attempt as attempts
+from pellucid.course import pages
 from pellucid.course.attempt import Outcome, attempt, checks_of, outcomes
 from pellucid.course.checks import Wrong, expect
 from pellucid.course.exercises import all_lessons, anchor, read_lesson
@@ -367,6 +368,30 @@ def test_a_page_of_the_site_is_opened_if_it_is_there(here, monkeypatch, is_built
     else:
         with pytest.raises(ConfigError, match="the site is not built; run `make site`"):
             learn(1, "--open")
+
+
+def test_a_folder_to_hand_out_has_pages_and_stubs_but_no_solutions(here, monkeypatch):
+    assert "start with `cd handout`" in learn("--new", "handout")
+    with pytest.raises(ConfigError, match="handout: it is there already; choose another name"):
+        learn("--new", "handout")
+    monkeypatch.chdir(here / "handout")
+    texts = {path.name: path.read_text("utf-8") for path in Path().rglob("*") if path.suffix in (".md", ".py", ".json")}
+    assert not any("# solution:" in text for name, text in texts.items() if name.endswith(".py"))
+    for lesson in all_lessons():
+        assert texts[f"{lesson.module}.py"] == lesson.stubs()
+        text = texts[lesson.page.name]
+        assert pages.blocks_of(Path(lesson.page.name)) == pages.blocks_of(lesson.page)
+        for link in re.findall(r"\]\((?!https?:|#)([^)#\s]+\.\w+)", text):
+            assert Path(link).exists(), link
+    assert "quiz_answers.md" not in texts
+    assert json.loads(learn("--report"))["lessons"] == []
+    told = learn(1)
+    assert "read   01_differentiation.md#exercise-the-product-rule" in told
+    assert "another version" not in told
+    notes = Path("my_lessons/made_with.json")
+    notes.write_text(notes.read_text("utf-8").replace('"lesson_01": "', '"lesson_01": "x'), encoding="utf-8")
+    assert "note   your folder is of another version of this lesson" in learn(1)
+    assert [row["lesson"] for row in json.loads(learn("--report"))["lessons"]] == [LESSON.title]
 
 
 def test_a_report_tells_a_teacher_what_is_right_today(here):

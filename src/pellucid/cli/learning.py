@@ -35,6 +35,9 @@ def learn(
     page: Annotated[bool, Option("--page", help="Run the lesson's page with your functions.")] = False,
     notebook: Annotated[bool, Option("--notebook", help="Write the page into your folder as a notebook.")] = False,
     open_page: Annotated[bool, Option("--open", help="Show the page with its live parts in a browser.")] = False,
+    new: Annotated[
+        Path | None, Option("--new", metavar="DIR", help="Write a folder to hand out: pages and files, no solutions.")
+    ] = None,
     folder: Annotated[Path, Option("--folder", metavar="DIR", help="Where your answers are.")] = Path("my_lessons"),
 ) -> None:
     """Take the lessons: exercises, checked as you write them."""
@@ -57,6 +60,11 @@ def learn(
     workbook = Workbook(folder)
     if report:
         print_result(workbook.report())
+    elif new is not None:
+        from pellucid.course.handout import hand_out
+
+        hand_out(new)
+        print_result(f"{new} has all pages, and in {new / 'my_lessons'} the files to fill in; start with `cd {new}`")
     elif reset is not None:
         old_file = workbook.reset(lessons[reset])
         note_of_old = f"; what you had is in {old_file}" if old_file else ""
@@ -112,6 +120,8 @@ def _overview(lessons: list[Lesson], workbook: Workbook) -> str:
 
 def _report(lesson: Lesson, workbook: Workbook, exercise: str | None, hint: bool) -> str:
     """All that is right, and of the first that is not: why, what to read, and where to write. Then what is left."""
+    from pellucid.course.handout import is_of_another_version
+
     file = workbook.file(lesson)
     is_new = workbook.start(lesson)
     outcomes = workbook.check(lesson, exercise)
@@ -130,8 +140,11 @@ def _report(lesson: Lesson, workbook: Workbook, exercise: str | None, hint: bool
     lines.append(f"  {'✗' if wrong.is_written else '·'} {_facts(asked)}: {wrong.fault}")
     lines += [left] if missing != [asked.name] else []
     lines += ["", *(f"with   {used}" for used in _used(lesson, workbook))]
+    if is_of_another_version(lesson, workbook.folder):
+        lines.append("note   your folder is of another version of this lesson; `pellucid learn --new DIR` has today's")
+    page = workbook.folder.resolve().parent / lesson.page.name  # as in a folder that was handed out
     lines += [
-        f"read   {_shown(lesson.page)}#{asked.section}",
+        f"read   {_shown(page if page.exists() else lesson.page)}#{asked.section}",
         f"write  {file}, from line {_line_of(asked.name, file)}{', which is new' if is_new else ''}",
     ]
     n_shown = workbook.hints_shown(lesson, asked.name)

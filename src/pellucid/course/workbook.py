@@ -64,9 +64,8 @@ class Workbook:
 
     def report(self) -> dict[str, Any]:
         """For a teacher: every lesson that was begun, how much of it is right today, and the hints that were used."""
-        begun = [lesson for lesson in all_lessons() if self.file(lesson).exists()]
         rows = []
-        for lesson in begun:
+        for lesson in filter(self._is_begun, all_lessons()):
             wrong = [outcome for outcome in self.check(lesson) if outcome.fault is not None]
             rows.append(
                 {
@@ -79,6 +78,10 @@ class Workbook:
                 }
             )
         return {"pellucid_version": __version__, "lessons": rows}
+
+    def _is_begun(self, lesson: Lesson) -> bool:
+        file = self.file(lesson)
+        return file.exists() and (lesson.module in self.done or read_at_most(file, 1 << 24) != lesson.stubs().encode())
 
     def missing(self, lesson: Lesson) -> list[Exercise]:
         """The exercises that were not right when they were last checked."""
