@@ -1,13 +1,20 @@
-"""Checks of lesson 0: each has the name of its exercise, and answers with a sentence."""
+"""Checks of lesson 0: each has the name of its exercise, and answers with a sentence.
+
+None needs that the student has written another: where an answer may call an earlier function, it finds ours.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from pellucid.course.checks import Wrong, expect
+import numpy as np
+
+from pellucid.course.checks import Wrong, draws, expect
 
 BITS = 1 / math.log(2)  # bits in a nat: 1.443
 
@@ -39,6 +46,25 @@ def with_an_end(function: Callable[..., Any], *arguments: Any) -> Any:
         raise Wrong(
             "your function calls itself without an end: for a part that is a rule, it has to begin with that rule"
         ) from None
+
+
+@contextmanager
+def with_ours(lesson: ModuleType, **ours: Callable[..., Any]) -> Iterator[None]:
+    """Inside, functions of these names are ours, whatever the student has made of them so far."""
+    theirs = {name: getattr(lesson, name) for name in ours}
+    vars(lesson).update(ours)
+    try:
+        yield
+    finally:
+        vars(lesson).update(theirs)
+
+
+def our_surprise(p: float) -> float:
+    return -ln(p)
+
+
+def our_entropy(probabilities: Sequence[float]) -> float:
+    return -total(p * ln(p) for p in probabilities if p > 0)
 
 
 def in_bits(what: str, nats: float) -> tuple[float, str]:
@@ -75,9 +101,64 @@ def surprise(lesson: ModuleType) -> None:
             "was wrong gave the whole text the probability 0"
         )  # fmt: skip
     expect(answer, math.inf, never)
+    for p in (*draws("surprise").uniform(0.001, 1, size=5), 1e-12, 1e-300):
+        what = f"the surprise at a word of probability {p:.3g}"
+        rare = f"{what}: you have ∞, not {-ln(p):.4g}: that is rare, but not impossible; only p = 0 is"
+        expect(lesson.surprise(float(p)), -ln(p), what, [(math.inf, rare)], tolerance=1e-12)
 
 
 def surprise_of_guess(lesson: ModuleType) -> None:
+    with with_ours(lesson, surprise=our_surprise):
+        _one_guess(lesson)
+        _other_guesses(lesson)
+
+
+def _other_guesses(lesson: ModuleType) -> None:
+    """A named zero, nothing left over, nothing named, everything named, and numbers drawn by chance."""
+    nothing = "fox 0.75 and owl 0, and it is an owl"
+    no_logarithm = (
+        f"{nothing}: that is infinitely much, but Python has no logarithm of 0; your `surprise` knows this case"
+    )
+    named = (f"{nothing}: you gave the owl a share of what was left over; but it was named, with 0, and so it was "
+             "impossible to this player")  # fmt: skip
+    expect(
+        answered(lesson.surprise_of_guess, {"fox": 0.75, "owl": 0.0}, "owl", 24, instead_of_an_error=no_logarithm),
+        math.inf,
+        nothing,
+        [(-ln(0.25 / 22), named), (-ln(0.25 / 23), named)],
+    )
+    shared = "fox 0.75 and owl 0 of 24 animals, and it is a hare"
+    expect(
+        lesson.surprise_of_guess({"fox": 0.75, "owl": 0.0}, "hare", 24),
+        -ln(0.25 / 22),
+        shared,
+        [(-ln(0.25 / 23), f"{shared}: you shared 0.25 among 23; the owl was named, though with 0: 22 are left")],
+    )
+    all_bet = "fox 0.5 and owl 0.5, and it is a hare"
+    never = f"{all_bet}: nothing was left over, so to this player the hare was impossible: that costs infinitely much"
+    answer = answered(lesson.surprise_of_guess, {"fox": 0.5, "owl": 0.5}, "hare", 24, instead_of_an_error=never)
+    if answer is not None and not math.isinf(answer):
+        raise Wrong(never)
+    expect(answer, math.inf, all_bet)
+    all_named = "two possible words, fox 0.5 and owl 0.5, and it is an owl"
+    divided = f"{all_named}: you divide by the number of words that were not named, which is 0; none of them came"
+    answer = answered(lesson.surprise_of_guess, {"fox": 0.5, "owl": 0.5}, "owl", 2, instead_of_an_error=divided)
+    expect(answer, -ln(0.5), all_named)
+    expect(lesson.surprise_of_guess({}, "hare", 24), math.log(24), "nothing was named of 24 animals, and it is a hare")
+    random = draws("surprise_of_guess")
+    for n_named in (1, 3, 5):
+        shares = random.dirichlet(np.ones(n_named + 1)).tolist()[:-1]
+        guess = {f"word{i}": p for i, p in enumerate(shares)}
+        n_words = int(random.integers(50, 2000))
+        what = f"a guess that names {n_named} of {n_words} words, and leaves {1 - sum(shares):.3f} over"
+        given = dict(guess)
+        expect(lesson.surprise_of_guess(given, "another", n_words), -ln((1 - sum(shares)) / (n_words - n_named)), what)
+        expect(lesson.surprise_of_guess(given, "word0", n_words), -ln(shares[0]), f"{what}: at a named word")
+        if given != guess:
+            raise Wrong("your function changes the guess that it gets; whoever looks at it afterwards finds another")
+
+
+def _one_guess(lesson: ModuleType) -> None:
     guess = {"fox": 0.5, "owl": 0.2}
     expect(
         lesson.surprise_of_guess(guess, "owl", 24),
@@ -112,6 +193,40 @@ def surprise_of_guess(lesson: ModuleType) -> None:
 
 
 def mean_surprise(lesson: ModuleType) -> None:
+    with with_ours(lesson, surprise=our_surprise):
+        _mean_of_four(lesson)
+        _other_means(lesson)
+
+
+def _other_means(lesson: ModuleType) -> None:
+    """A long text, an impossible word, one word, a word that comes again, and lists drawn by chance."""
+    what = "a text of 400 words, each of probability 0.01"
+    product = (
+        f"{what}: the product of 400 probabilities is too small for a computer, which makes 0 of it; take the "
+        "logarithms first, and add"
+    )
+    answer = answered(lesson.mean_surprise, [0.01] * 400, instead_of_an_error=product)
+    expect(answer, -ln(0.01), what, [(math.inf, product), (-ln(0.01) / 400, f"{what}: equal words count each time")])
+    what = "three words of probability 0.5, 0.5 and 0"
+    impossible = f"{what}: the last one was impossible, and came: no mean makes that finite"
+    answer = answered(lesson.mean_surprise, [0.5, 0.5, 0.0], instead_of_an_error=impossible)
+    if answer is not None and math.isfinite(answer):
+        raise Wrong(impossible)
+    expect(answer, math.inf, what)
+    what = "one word of probability 1e-60"
+    expect(lesson.mean_surprise([1e-60]), -ln(1e-60), what)
+    random = draws("mean_surprise")
+    for n in random.integers(5, 60, size=3):
+        p = random.choice(random.uniform(0.001, 1, size=5), size=n).tolist()
+        right = -total(map(ln, p)) / len(p)
+        of_set = -total(map(ln, set(p)))
+        what = f"{n} words, some of equal probability"
+        again = f"{what}: you have {{:.4g}}, not {right:.4g}: two words of equal probability are still two words"
+        by_both = [(of_set / d, again.format(of_set / d)) for d in (len(p), len(set(p)))]
+        expect(lesson.mean_surprise(p), right, what, by_both)
+
+
+def _mean_of_four(lesson: ModuleType) -> None:
     p = [0.5, 0.1, 0.9, 1.0]
     right = -total(map(ln, p)) / 4
     what = "four words of probability 0.5, 0.1, 0.9 and 1"
@@ -134,6 +249,35 @@ def mean_surprise(lesson: ModuleType) -> None:
 
 
 def entropy(lesson: ModuleType) -> None:
+    with with_ours(lesson, surprise=our_surprise):
+        _entropy_of_three(lesson)
+        _other_entropies(lesson)
+
+
+def _other_entropies(lesson: ModuleType) -> None:
+    """Rare outcomes, very many, and distributions drawn by chance, with zeros and with equal numbers."""
+    what, p = "the entropy of 0.99, 0.009, 0.001 and 0", [0.99, 0.009, 0.001, 0.0]
+    expect(lesson.entropy(p), our_entropy(p), what, tolerance=1e-6)
+    n = 50_000
+    what, right = f"the entropy of {n:,} outcomes, all equally likely", math.log(n)
+    added = [
+        (-math.log(1 / n + tiny), f"{what}: you are {right + math.log(1 / n + tiny):.1g} nats below ln {n:,}: you add "
+                                  f"{tiny:g} to each p to be safe from ln 0, and so change the others; leave out the 0")
+        for tiny in (1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12)
+    ]  # fmt: skip
+    expect(lesson.entropy([1 / n] * n), right, what, [*added, (0.0, f"{what}: rare is not the same as impossible")])
+    random = draws("entropy")
+    for n in (2, 7, 30):
+        p = random.dirichlet(np.ones(n))
+        p = np.concatenate([p / 2, p / 2, [0.0]])[random.permutation(2 * n + 1)]  # each number twice
+        what = f"the entropy of {len(p)} outcomes, two of each probability, and one that never comes"
+        right = our_entropy(p)
+        of_set = our_entropy(list(set(p)))
+        twice = f"{what}: you have {of_set:.4g}, not {right:.4g}: two outcomes may be equally likely, and both count"
+        expect(lesson.entropy(p.tolist()), right, what, [(of_set, twice)])
+
+
+def _entropy_of_three(lesson: ModuleType) -> None:
     p = [0.6, 0.3, 0.1]
     right = -total(x * ln(x) for x in p)
     unweighted = -total(map(ln, p))
@@ -166,6 +310,36 @@ def entropy(lesson: ModuleType) -> None:
 
 
 def cost_of_wrong_guesses(lesson: ModuleType) -> None:
+    with with_ours(lesson, surprise=our_surprise, entropy=our_entropy):
+        _cost_of_one(lesson)
+        _other_costs(lesson)
+
+
+def _other_costs(lesson: ModuleType) -> None:
+    """A rare outcome called impossible beside one that is, a very bold guess, the truth itself, and random ones."""
+    what = "truth 0.999, 0.001, 0 and guess 1, 0, 0"
+    never = (f"{what}: the second outcome is rare, but it comes, and the guesser had said \"never\": that costs "
+             "infinitely much")  # fmt: skip
+    answer = answered(lesson.cost_of_wrong_guesses, [0.999, 0.001, 0.0], [1.0, 0.0, 0.0], instead_of_an_error=never)
+    if answer is not None and not math.isinf(answer):
+        raise Wrong(never)
+    expect(answer, math.inf, what)
+    bold = "truth 0.5, 0.5 and guess 1 - 1e-200, 1e-200"
+    expect(lesson.cost_of_wrong_guesses([0.5, 0.5], [1.0, 1e-200]), 0.5 * ln(0.25) - 0.5 * ln(1e-200), bold)
+    random = draws("cost_of_wrong_guesses")
+    for n in (2, 6, 40):
+        truth, guess = random.dirichlet(np.ones(n), size=2)
+        right = total(p * (ln(p) - ln(q)) for p, q in zip(truth, guess, strict=True))
+        order = random.permutation(n + 2)
+        longer, theirs = (np.concatenate([each, zeros])[order].tolist()
+                          for each, zeros in ((truth, [0.0, 0.0]), (guess * 0.5, [0.5, 0.0])))  # fmt: skip
+        expect(lesson.cost_of_wrong_guesses(truth.tolist(), guess.tolist()), right, f"{n} outcomes drawn by chance")
+        expect(lesson.cost_of_wrong_guesses(longer, theirs), right + math.log(2),
+               f"{n + 2} outcomes, two of which never come: the guesser gave half to one of these")  # fmt: skip
+        expect(lesson.cost_of_wrong_guesses(longer, longer), 0.0, "somebody who guesses the truth")
+
+
+def _cost_of_one(lesson: ModuleType) -> None:
     truth, guess = [0.7, 0.2, 0.1], [0.2, 0.3, 0.5]
     pays = -total(p * ln(q) for p, q in zip(truth, guess, strict=True))
     floor = -total(p * ln(p) for p in truth)
@@ -225,6 +399,56 @@ TWO_WAYS = {
 
 
 def probabilities_of_texts(lesson: ModuleType) -> None:
+    _texts_of_few_rules(lesson)
+    twice = {"pair": [(1, ["animal", "and", "animal"])], "animal": [(1, ["fox"]), (1, ["owl"])]}
+    what = "an option with two animals, animal and animal"
+    answer = lesson.probabilities_of_texts(twice, "pair")
+    if isinstance(answer, Mapping) and set(answer) == {"fox and fox", "owl and owl"}:
+        raise Wrong(f'{what}: your two are always alike; the rule is drawn anew each time, so "fox and owl" may come')
+    _expect_texts(answer, _texts(twice, "pair"), what)
+    silent = {"s": [(1, ["a", "look", "fox"])], "look": [(1, []), (3, ["red"])]}
+    what = "a rule that may write nothing at all"
+    answer = answered(lesson.probabilities_of_texts, silent, "s", instead_of_an_error=f"{what}: it is an option too")
+    _expect_texts(answer, _texts(silent, "s"), what)
+    inside = {"ox": [(1, ["fox", "rod"])], "rod": [(0.5, ["rodent"]), (1.5, ["crow"])]}
+    _expect_texts(lesson.probabilities_of_texts(inside, "ox"), _texts(inside, "ox"),
+                  'a rule named "ox" that writes "fox": a part is compared as a whole; weights 0.5, 1.5')  # fmt: skip
+    random = draws("probabilities_of_texts")
+    for depth in (0, 1, 2):
+        rules = _drawn_rules(random, depth)
+        names = ", ".join(rules)
+        what = f"rules drawn by chance ({names}; the first has {len(rules['top'])} options)"
+        _expect_texts(lesson.probabilities_of_texts(rules, "top"), _texts(rules, "top"), what)
+
+
+def _drawn_rules(random: np.random.Generator, depth: int) -> dict[str, Any]:
+    """Rules of which each uses the one below, some options twice, with weights that are no whole numbers."""
+    rules: dict[str, Any] = {}
+    for level in [*range(1, depth + 1), "top"]:
+        below = list(rules)[-1] if rules else "red"
+        name = f"level{level}" if level != "top" else level
+        parts = [[below, below], *random.choice([below, "old"], size=(int(random.integers(1, 3)), 2)).tolist()]
+        rules[name] = [(float(random.uniform(0.2, 3)), [f"{name}-{i}", *each]) for i, each in enumerate(parts)]
+    return rules
+
+
+def _texts(rules: Mapping[str, Any], name: str) -> dict[str, float]:
+    """All texts of a rule, with their probabilities."""
+    texts: dict[str, float] = {}
+    unfinished = [((), (name,), 1.0)]
+    while unfinished:
+        words, ahead, p = unfinished.pop()
+        if not ahead:
+            texts[" ".join(words)] = texts.get(" ".join(words), 0.0) + p
+        elif ahead[0] in rules:
+            weights = sum(weight for weight, _ in rules[ahead[0]])
+            unfinished += [(words, (*parts, *ahead[1:]), p * w / weights) for w, parts in rules[ahead[0]]]
+        else:
+            unfinished.append(((*words, ahead[0]), ahead[1:], p))
+    return texts
+
+
+def _texts_of_few_rules(lesson: ModuleType) -> None:
     what = "fox with weight 2, owl and hare with weight 1"
     _expect_texts(
         with_an_end(lesson.probabilities_of_texts, RULES, "animal"),
@@ -298,6 +522,28 @@ def _expect_texts(
 
 
 def floor_of_rules(lesson: ModuleType) -> None:
+    with with_ours(lesson, surprise=our_surprise, entropy=our_entropy, probabilities_of_texts=_texts):
+        _floor_of_few_rules(lesson)
+        coins = {"fable": [(1, ["coin"] * 13)], "coin": [(1, ["heads"]), (3, ["tails"])]}
+        tracemalloc.start()
+        try:
+            answer = lesson.floor_of_rules(coins)
+            kept = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        expect(answer, _floor(coins, "fable"), "thirteen coins in a row")
+        if kept > 100_000:
+            raise Wrong(f"thirteen coins in a row: the number is right, but your function kept {kept / 1000:.0f} kB, "
+                        "a number for each of 8,192 texts. The fables have 10⁴⁸: do without a list, rule by "
+                        "rule")  # fmt: skip
+        random = draws("floor_of_rules")
+        for depth in (1, 3, 4):
+            rules = _drawn_rules(random, depth)
+            what = f"rules drawn by chance, {depth + 1} levels deep"
+            expect(with_an_end(lesson.floor_of_rules, rules, "top"), _floor(rules, "top"), what)
+
+
+def _floor_of_few_rules(lesson: ModuleType) -> None:
     coin = {"fable": [(3, ["yes"]), (1, ["no"])]}
     right = _floor(coin, "fable")
     expect(
@@ -402,3 +648,17 @@ def mean_and_error(lesson: ModuleType) -> None:
                              "is in the unit of the values"),
         ],
     )  # fmt: skip
+    random = draws("mean_and_error")
+    for n, offset in ((2, 0.0), (17, -3.0), (60, 1e8)):
+        numbers = np.round(random.normal(size=n), 6) + offset
+        mean, error = float(numbers.mean()), float(numbers.std(ddof=1) / math.sqrt(n))
+        what = f"{n} numbers about {offset:,.0f}" if offset else f"{n} numbers"
+        answer = lesson.mean_and_error(numbers.tolist())
+        expect(answer[0], mean, f"{what}: the mean", tolerance=1e-9)
+        if offset == 1e8 and not abs(answer[1] - error) <= 1e-5 * error:
+            raise Wrong(
+                f"{what}: your error is {answer[1]:.4g}, not {error:.4g}: is it a small difference of two large "
+                "numbers, such as the mean square minus the square of the mean? Their last digits are rounded; "
+                "subtract first, then square"
+            )
+        expect(answer[1], error, f"{what}: the error", tolerance=1e-6)
