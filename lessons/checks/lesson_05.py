@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
-from pellucid.course.checks import Wrong, expect
+import lesson_01 as tape
+from pellucid.course.checks import Wrong, draws, expect
 
 # Two documents over the words 1 to 4; 0 is the END. "1 2" comes three times, and no document has "3 2".
 DOCUMENTS = [[1, 2, 1, 2, 3], [2, 4, 1, 2]]
 
 
 def count_pairs(lesson: ModuleType) -> None:
-    counts = np.zeros((6, 6))
-    for document in DOCUMENTS:
-        for a, b in zip([0, *document], [*document, 0], strict=True):
-            counts[a, b] += 1
+    counts = _pairs(DOCUMENTS, 6)
     inner = counts.copy()
     inner[0] = inner[:, 0] = 0
     across = inner.copy()
@@ -36,8 +36,13 @@ def count_pairs(lesson: ModuleType) -> None:
                      "document, and after its last one")  # fmt: skip
     in_a_row = ("you count the pair 3, 2, which no document has: 3 ends the first one and 2 begins the second; nobody "
                 "wrote them side by side")  # fmt: skip
+    given = deepcopy(DOCUMENTS)
+    answer = lesson.count_pairs(given, 6)
+    if given != DOCUMENTS:
+        raise Wrong(f"your function has changed the documents that it was given: the first one is now {given[0]}, and "
+                    "whoever counts next finds pairs that nobody wrote; make a new list")  # fmt: skip
     expect(
-        lesson.count_pairs(DOCUMENTS, 6),
+        answer,
         counts,
         "the pairs of [1, 2, 1, 2, 3] and [2, 4, 1, 2]",
         [
@@ -54,6 +59,23 @@ def count_pairs(lesson: ModuleType) -> None:
         ],
     )  # fmt: skip
     expect(lesson.count_pairs([[]], 2), [[1, 0], [0, 0]], "the pairs of an empty document: END follows END")
+    many = np.asarray(lesson.count_pairs([[1, 1]] * 700, 2), dtype=float)
+    if many.shape == (2, 2) and many[1, 1] == 700 % 256:
+        raise Wrong("the pair 1, 1 comes 700 times, but you have 188: an integer of 8 bits counts to 255 and begins "
+                    "again at 0")  # fmt: skip
+    expect(many, [[0, 700], [700, 700]], "the document [1, 1], 700 times")
+    random = draws("count_pairs")
+    for n_words in (3, 40):
+        documents = [random.integers(1, n_words, size=n).tolist() for n in (1, 2, 9, 200)]
+        expect(lesson.count_pairs(documents, n_words), _pairs(documents, n_words), f"four documents of {n_words} words")
+
+
+def _pairs(documents: list[list[int]], n_words: int) -> np.ndarray:
+    counts = np.zeros((n_words, n_words))
+    for document in documents:
+        for a, b in zip([0, *document], [*document, 0], strict=True):
+            counts[a, b] += 1
+    return counts
 
 
 def probabilities_of(lesson: ModuleType) -> None:
@@ -94,6 +116,20 @@ def probabilities_of(lesson: ModuleType) -> None:
     lesson.probabilities_of(counts, 1.0)
     if not np.array_equal(counts, [[8.0, 1.0], [0.0, 1.0]]):
         raise Wrong("the probabilities are right, but your function has changed the counts that it was given")
+    whole = np.array([[3, 1, 0], [0, 0, 2], [0, 0, 0]])
+    answer = lesson.probabilities_of(whole, alpha)
+    expect(
+        answer,
+        raised / raised.sum(axis=1, keepdims=True),
+        "the same counts as integers",
+        [(np.zeros((3, 3)), "counts may be integers, and then your array holds integers, too: all that is below 1 "
+                            "becomes 0")],
+    )  # fmt: skip
+    random = draws("probabilities_of")
+    for n in (1, 2, 30):
+        counts, alpha = random.poisson(1.0, size=(n, n)).astype(float), float(random.uniform(0.01, 2))
+        right = np.array([[(c + alpha) / (sum(row) + n * alpha) for c in row] for row in counts])
+        expect(lesson.probabilities_of(counts, alpha), right, f"a table of {n} words with alpha = {alpha:.3f}")
 
 
 def floor_of_pairs(lesson: ModuleType) -> None:
@@ -138,6 +174,18 @@ def floor_of_pairs(lesson: ModuleType) -> None:
                             "divide by its number of words"),
         ],
     )  # fmt: skip
+
+    random = draws("floor_of_pairs")
+    for n in (1, 4, 20):
+        table = np.where(random.random((n, n)) < 0.5, 0.0, random.exponential(size=(n, n)) ** 4)
+        table[0, 0] = 1.0
+        right = float((_surprise(table, table.sum(axis=1, keepdims=True)) * table).sum() / table.sum())
+        expect(lesson.floor_of_pairs(table.copy()), right, f"the floor of a table of {n} words")
+        expect(
+            lesson.floor_of_pairs(table * 1e-4),
+            right,
+            f"the floor of a table of {n} words, each pair 10,000 times as rare: no probability changes",
+        )
 
 
 def _surprise(numbers: np.ndarray, out_of: np.ndarray | float) -> np.ndarray:
@@ -212,6 +260,18 @@ def stable_log_softmax(lesson: ModuleType) -> None:
         "an array (2, 1, 3) of zeros",
         [(np.zeros((2, 1, 3)), "an array (2, 1, 3) of zeros: each softmax runs over the *last* axis, here 3 logits")],
     )
+    random = draws("stable_log_softmax")
+    for shape in ((5,), (1, 1), (40, 3), (2, 3, 4)):
+        for scale in (1.0, 1e4):
+            z = scale * random.normal(size=shape)
+            shifted = z - z.max(axis=-1, keepdims=True)
+            right = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+            try:
+                answer = lesson.stable_log_softmax(z.copy())
+            except ValueError:  # NumPy's error about an axis is one
+                raise Wrong(f"logits of the shape {shape}: your function asks for an axis that is not there; the last "
+                            "axis has the number -1, however many there are") from None  # fmt: skip
+            expect(answer, right, f"logits of the shape {shape}, as large as {abs(z).max():.3g}")
 
 
 def gradient_of_cross_entropy(lesson: ModuleType) -> None:
@@ -257,26 +317,117 @@ def gradient_of_cross_entropy(lesson: ModuleType) -> None:
     if not np.array_equal(z, before):
         raise Wrong("the gradient is right, but your function has changed the logits that it was given")
 
+    def of(z: np.ndarray, targets: np.ndarray, what: str, tried: str = "") -> None:
+        with np.errstate(all="ignore"):
+            answer = lesson.gradient_of_cross_entropy(z.copy(), targets)
+        if np.shape(answer) == z.shape and not np.isfinite(np.asarray(answer, dtype=float)).all():
+            raise Wrong(f"{what}: you have NaN; an exponential overflows. The section before has the remedy")
+        lowered = np.exp(z - z.max(axis=1, keepdims=True))
+        right = (lowered / lowered.sum(axis=1, keepdims=True) - np.eye(z.shape[1])[targets]) / len(z)
+        if tried and np.shape(answer) == z.shape and not np.allclose(answer, right, rtol=0, atol=1e-9):
+            raise Wrong(tried)
+        expect(answer, right, what)
+
+    of(
+        2.0**20 + np.array([[1.0, 0.5, -0.25, 2.0]]), np.array([0]), "logits near a million",
+        "four logits near a million: only their differences matter, but your gradient is no longer right. A small step "
+        "to both sides is lost in the rounding there; p - 1 needs no step",
+    )  # fmt: skip
+    of(np.array([[1000.0, 999.0, 998.0], [-1000.0, 0.0, 1000.0]]), np.array([2, 0]), "logits of 1000 and -1000")
+    random = draws("gradient_of_cross_entropy")
+    for n, n_words, scale in ((1, 2, 1.0), (7, 5, 3.0), (3, 30, 20.0)):
+        of(scale * random.normal(size=(n, n_words)), random.integers(0, n_words, n), f"{n} rows of {n_words} logits")
+
 
 def windows(lesson: ModuleType) -> None:
-    documents = [[1, 2, 3, 4], [5, 6]]
+    _two_words(lesson)
+    documents = [[1, 2, 3, 4], [5, 6], [1, 2, 3]]
+    kept = deepcopy(documents)
+    for n_ctx in (3, 1, 5):
+        _compare(lesson, documents, n_ctx)
+        if documents != kept:
+            raise Wrong(f"your function has changed the documents that it was given: the first is now {documents[0]}, "
+                        "and the next one who reads it finds words that nobody wrote; make a new list")  # fmt: skip
+    random = draws("windows")
+    for n_ctx, n_words in ((2, 3), (4, 2000)):
+        documents = [random.integers(1, n_words, size=n).tolist() for n in random.integers(1, 8, size=5)]
+        _compare(lesson, [*documents, [n_words - 1]], n_ctx)
+    inputs, targets = lesson.windows(documents, 4)
+    ours, lesson.mlp_loss = lesson.mlp_loss, _loss_on_tape
+    parameters = lesson.new_parameters(2000, 4, d=2, n_hidden=3)
     try:
-        answer = lesson.windows(documents, 2)
+        lesson.train(parameters, inputs, targets, n_steps=2)
+    except (IndexError, TypeError, ValueError) as error:
+        raise Wrong(f"`train` can't learn from your windows: {error}") from None
+    finally:
+        lesson.mlp_loss = ours
+
+
+def _loss_on_tape(parameters: Any, inputs: np.ndarray, targets: np.ndarray) -> Any:
+    """The network's loss, for an exercise that only makes its input."""
+    C = parameters["C"]
+    x = tape.concatenate([C[inputs[:, place]] for place in range(inputs.shape[1])])
+    hidden = tape.tanh(x @ parameters["W_1"] + parameters["b_1"])
+    return -tape.log_softmax(hidden @ parameters["W_2"] @ C.T)[np.arange(len(targets)), targets].mean()
+
+
+def _cut(lesson: ModuleType, documents: list[list[int]], n_ctx: int) -> list[tuple[int, ...]]:
+    """The student's windows with their targets, a row for each, if they are arrays as `train` needs them."""
+    fixed = (f"with n_ctx = {n_ctx}, each window has {n_ctx} words, and {n_ctx} ENDs stand before a document: n_ctx "
+             "may be any number")  # fmt: skip
+    try:
+        answer = lesson.windows(documents, n_ctx)
     except ValueError as error:
         if "inhomogeneous" not in str(error):
             raise
         raise Wrong("your windows have different lengths: before the first words there are not enough words; put n_ctx "
-                    "ENDs there") from None  # fmt: skip
+                    "ENDs there" if n_ctx == 2 else fixed) from None  # fmt: skip
     if answer is None:
         raise Wrong("your function returns None; is a `return` missing?")
     if not isinstance(answer, (tuple, list)) or len(answer) != 2:
         raise Wrong("two arrays are asked: the windows and the targets")
-    inputs, targets = (np.asarray(each) for each in answer)
-    if inputs.ndim != 2 or inputs.shape[1] != 2 or targets.shape != (len(inputs),):
-        raise Wrong(f"with n_ctx = 2, windows (N, 2) and targets (N) are asked; yours are {inputs.shape} and "
-                    f"{targets.shape}")  # fmt: skip
+    for each, name in zip(answer, ("windows", "targets"), strict=True):
+        if not isinstance(each, np.ndarray):
+            raise Wrong(f"your {name} are a {type(each).__name__}; `train` takes many rows and columns at once, so "
+                        "make an array of it with `np.array`")  # fmt: skip
+        if not np.issubdtype(each.dtype, np.integer):
+            raise Wrong(f"your {name} are of the type {each.dtype}: an id says which row of C is taken, and there is "
+                        "no row 1.0; ids are integers")  # fmt: skip
+        if each.dtype.itemsize == 1:
+            raise Wrong(f"your {name} are integers of 8 bits, which end at 255 at most; the demo has a token 2,047")
+    inputs, targets = answer
+    if n_ctx != 2 and inputs.ndim == 2 and inputs.shape[1] != n_ctx:
+        raise Wrong(fixed)
+    if inputs.ndim != 2 or inputs.shape[1] != n_ctx or targets.shape != (len(inputs),):
+        raise Wrong(f"with n_ctx = {n_ctx}, windows (N, {n_ctx}) and targets (N) are asked; yours are {inputs.shape} "
+                    f"and {targets.shape}")  # fmt: skip
+    return [(*map(int, window), int(target)) for window, target in zip(inputs, targets, strict=True)]
+
+
+def _compare(lesson: ModuleType, documents: list[list[int]], n_ctx: int) -> None:
+    rows = []
+    for document in documents:
+        for i, target in enumerate([*document, 0]):
+            rows.append((*([0] * n_ctx + document)[i : i + n_ctx], target))
+    given = _cut(lesson, documents, n_ctx)
+    if sorted(given) == sorted(rows):
+        return
+    lost = [row for row in sorted(set(rows)) if given.count(row) < rows.count(row)]
+    extra = [row for row in sorted(set(given)) if given.count(row) > rows.count(row)]
+    what = f"with n_ctx = {n_ctx}, the window {(lost or extra)[0][:-1]} before {(lost or extra)[0][-1]}"
+    if extra:
+        raise Wrong(f"the documents {documents}: {what} " + ("is missing" if lost else "is one too many"))
+    if set(given) == set(rows):
+        raise Wrong(f"{what} comes {rows.count(lost[0])} times, and you have it {given.count(lost[0])} times; what "
+                    "comes often is to be learned often")  # fmt: skip
+    if any(len(document) < n_ctx for document in documents):
+        raise Wrong(f"{what} is missing: a document may be shorter than a window; ENDs stand before it")
+    raise Wrong(f"the documents {documents}: {what} is missing")
+
+
+def _two_words(lesson: ModuleType) -> None:
     rows = [(0, 0, 1), (0, 1, 2), (1, 2, 3), (2, 3, 4), (3, 4, 0), (0, 0, 5), (0, 5, 6), (5, 6, 0)]
-    given = [(*map(int, window), int(target)) for window, target in zip(inputs, targets, strict=True)]
+    given = _cut(lesson, [[1, 2, 3, 4], [5, 6]], 2)
     if sorted(given) == sorted(rows):
         return
     if sorted((b, a, target) for a, b, target in given) == sorted(rows):
@@ -347,19 +498,34 @@ def mlp_loss(lesson: ModuleType) -> None:
         ],
     )  # fmt: skip
     lesson.backward(answer)
-    for name, value in values.items():
-        slopes = _slopes(value, loss)
+    for name in ("W_2", "b_1", "W_1", "C"):
+        slopes = _slopes(values[name], loss)
         found = np.asarray(parameters[name].gradient)
         if name == "C" and found.shape == slopes.shape and not np.allclose(found, slopes, atol=1e-5):
             raise Wrong("the loss is right, but the gradient of C is not: C is used twice, for the windows and for the "
                         "logits, and only one of the two is on the tape")  # fmt: skip
-        expect(found, slopes, f"the gradient of {name}", tolerance=1e-5)
-    values["W_1"] = values["W_1"][: 2 * d]
-    try:
-        answer = lesson.mlp_loss({name: lesson.Tensor(value) for name, value in values.items()}, inputs[:, 1:], targets)
-    except IndexError:
-        raise Wrong("windows of 3 words are right, but here they have 2: `inputs.shape[1]` says how many") from None
-    expect(answer, _mlp_loss(values, inputs[:, 1:], targets), "the loss with windows of 2 words")
+        lost = [(0 * slopes, f"the loss is right, but {name} gets no gradient: on the way to the loss something became "
+                             "plain numbers, and the walk back ends there")]  # fmt: skip
+        expect(found, slopes, f"the gradient of {name}", lost, tolerance=1e-5)
+    dice = draws("mlp_loss")
+    for n_words, n_ctx, d, n_hidden, n_rows in ((7, 2, 2, 5, 4), (5, 1, 3, 2, 1), (9, 5, 4, 6, 3)):
+        shapes = {"C": (n_words, d), "W_1": (n_ctx * d, n_hidden), "b_1": (n_hidden,), "W_2": (n_hidden, d)}
+        inputs, targets = dice.integers(0, n_words, (n_rows, n_ctx)), dice.integers(0, n_words, n_rows)
+        for scale in (1.0, 100.0):
+            values = {name: scale * dice.normal(size=shape) for name, shape in shapes.items()}
+            try:
+                with np.errstate(all="ignore"):
+                    answer = lesson.mlp_loss(
+                        {name: tape.Tensor(each) for name, each in values.items()}, inputs, targets
+                    )
+            except (IndexError, ValueError):
+                raise Wrong(f"windows of 3 words are right, but here they have {n_ctx}: `inputs.shape[1]` says how "
+                            "many") from None  # fmt: skip
+            if scale > 1 and np.ndim(answer.value) == 0 and not np.isfinite(answer.value):
+                raise Wrong("with weights of about 100, your loss is not a number any more: an exponential overflows, "
+                            "or rounds to 0; `log_softmax` of the tape knows what to do")  # fmt: skip
+            what = f"the loss with windows of {n_ctx} words, {n_rows} rows and weights of about {scale:.0f}"
+            expect(answer, _mlp_loss(values, inputs, targets), what)
 
 
 def _mlp_loss(
@@ -380,7 +546,7 @@ def _mlp_loss(
     out = (hidden if linear else np.tanh(hidden)) @ values["W_2"]
     z = (np.tanh(out) if tanh_twice else out) @ values["C"].T
     picked = z[:, targets].mean(axis=1) if all_targets else z[np.arange(len(z)), targets]
-    return float(np.mean(np.log(np.exp(z).sum(axis=1)) - picked))
+    return float(np.mean(np.logaddexp.reduce(z, axis=1) - picked))
 
 
 def _slopes(value: np.ndarray, loss) -> np.ndarray:

@@ -51,6 +51,34 @@ def count_pairs(documents, n_words):
     return counts
 
 
+@mistake("counts to 255")
+def count_pairs(documents, n_words):
+    counts = np.zeros((n_words, n_words), dtype=np.uint8)
+    for document in documents:
+        words = [END, *document, END]
+        np.add.at(counts, (words[:-1], words[1:]), 1)
+    return counts
+
+
+@mistake("has changed the documents")
+def count_pairs(documents, n_words):
+    counts = np.zeros((n_words, n_words))
+    for document in documents:
+        document.append(END)
+        last = END
+        for word in document:
+            counts[last, word] += 1
+            last = word
+    return counts
+
+
+@also_right
+def count_pairs(documents, n_words):
+    """Each pair as one number, counted at once: integers."""
+    flat = [a * n_words + b for document in documents for a, b in zip([END, *document], [*document, END], strict=True)]
+    return np.bincount(flat, minlength=n_words**2).reshape(n_words, n_words)
+
+
 @mistake("each of its three pairs got alpha")
 def probabilities_of(counts, alpha):
     return (counts + alpha) / (counts.sum(axis=1, keepdims=True) + alpha)
@@ -77,6 +105,22 @@ def probabilities_of(counts, alpha):
 def probabilities_of(counts, alpha):
     n_words = len(counts)
     return [[(number + alpha) / (sum(row) + n_words * alpha) for number in row] for row in counts]
+
+
+@mistake("your array holds integers, too")
+def probabilities_of(counts, alpha):
+    p = np.zeros_like(counts)
+    for a, row in enumerate(counts):
+        p[a] = (row + alpha) / (row + alpha).sum()
+    return p
+
+
+@also_right
+def probabilities_of(counts, alpha):
+    """The share that was counted, mixed with equal shares."""
+    n, n_words = counts.sum(axis=1, keepdims=True), counts.shape[1]
+    invented = alpha * n_words / np.maximum(n + alpha * n_words, 1e-300)
+    return (1 - invented) * counts / np.maximum(n, 1) + invented / n_words
 
 
 @mistake("that is the entropy of the pair")
@@ -117,6 +161,35 @@ def floor_of_pairs(expected):
     return nats / expected.sum()
 
 
+@mistake("no probability changes")
+def floor_of_pairs(expected):
+    """Words that are rare are left out."""
+    nats = 0.0
+    for row in expected:
+        if row.sum() > 0.001:
+            p = row[row > 0] / row.sum()
+            nats -= row.sum() * (p * np.log(p)).sum()
+    return nats / expected.sum()
+
+
+@mistake("not 0.754793")
+def floor_of_pairs(expected):
+    """A small number against ln 0, which is not small enough."""
+    p = expected / np.maximum(expected.sum(axis=1, keepdims=True), 1e-12)
+    return -(expected * np.log(p + 1e-6)).sum() / expected.sum()
+
+
+@also_right
+def floor_of_pairs(expected):
+    """The entropy of a pair, less that of its first word."""
+
+    def entropy(numbers):
+        p = numbers[numbers > 0] / numbers.sum()
+        return -(p * np.log(p)).sum()
+
+    return entropy(expected.ravel()) - entropy(expected.sum(axis=1))
+
+
 @mistake("e^1000 overflows to inf")
 def stable_log_softmax(z):
     return z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
@@ -138,6 +211,25 @@ def stable_log_softmax(z):
 def stable_log_softmax(z):
     shifted = z - 1000
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+@also_right
+def stable_log_softmax(z):
+    return z - np.logaddexp.reduce(z, axis=-1, keepdims=True)
+
+
+@mistake("asks for an axis that is not there")
+def stable_log_softmax(z):
+    axis = 1 if z.ndim < 3 else z.ndim - 1
+    shifted = z - z.max(axis=axis, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
+
+
+@mistake("the logits 1000, 999, 998")
+def stable_log_softmax(z):
+    """Cut off what is too large."""
+    z = np.clip(z, -700, 700)
+    return z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
 
 
 @also_right
@@ -176,6 +268,34 @@ def gradient_of_cross_entropy(z, targets):
     tensor = Tensor(z)
     backward(-log_softmax(tensor)[np.arange(len(targets)), targets].mean())
     return tensor.gradient
+
+
+@mistake("an exponential overflows")
+def gradient_of_cross_entropy(z, targets):
+    gradient = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    gradient[np.arange(len(targets)), targets] -= 1
+    return gradient / len(targets)
+
+
+@mistake("p - 1 needs no step")
+def gradient_of_cross_entropy(z, targets):
+    def loss(z):
+        return -stable_log_softmax(z)[np.arange(len(targets)), targets].mean()
+
+    gradient = np.zeros_like(z)
+    for place in np.ndindex(*z.shape):
+        step = np.zeros_like(z)
+        step[place] = 1e-5
+        gradient[place] = (loss(z + step) - loss(z - step)) / 2e-5
+    return gradient
+
+
+@mistake("logits of 1000 and -1000")
+def gradient_of_cross_entropy(z, targets):
+    """No probability below a thousandth."""
+    gradient = np.maximum(np.exp(stable_log_softmax(z)), 1e-3)
+    gradient[np.arange(len(targets)), targets] -= 1
+    return gradient / len(targets)
 
 
 @mistake("the model sees the answer")
@@ -227,6 +347,111 @@ def windows(documents, n_ctx):
     return np.concatenate(inputs), np.concatenate([line[n_ctx:] for line in lines])
 
 
+@mistake("ids are integers")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        words = [END] * n_ctx + [*document, END]
+        for i in range(n_ctx, len(words)):
+            inputs.append(words[i - n_ctx : i])
+            targets.append(words[i])
+    return np.array(inputs, dtype=float), np.array(targets)
+
+
+@mistake("make an array of it")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        words = [END] * n_ctx + [*document, END]
+        for i in range(n_ctx, len(words)):
+            inputs.append(words[i - n_ctx : i])
+            targets.append(words[i])
+    return inputs, targets
+
+
+@mistake("n_ctx may be any number")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        words = [END, END, *document, END]
+        for i in range(2, len(words)):
+            inputs.append(words[i - 2 : i])
+            targets.append(words[i])
+    return np.array(inputs), np.array(targets)
+
+
+@mistake("integers of 8 bits, which end at 255")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        words = [END] * n_ctx + [*document, END]
+        for i in range(n_ctx, len(words)):
+            inputs.append(words[i - n_ctx : i])
+            targets.append(words[i])
+    return np.array(inputs).astype(np.uint8), np.array(targets)
+
+
+@mistake("windows (N, 1) and targets (N) are asked")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        words = [END] * n_ctx + [*document, END]
+        for i in range(n_ctx, len(words)):
+            inputs.append(words[i - n_ctx : i])
+            targets.append(words[i])
+    return np.array(inputs).squeeze(), np.array(targets)
+
+
+@mistake("a document may be shorter than a window")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        words = [END] * n_ctx + [*document, END]
+        for i in range(n_ctx, len(words)):
+            if len(document) >= n_ctx:
+                inputs.append(words[i - n_ctx : i])
+                targets.append(words[i])
+    return np.array(inputs), np.array(targets)
+
+
+@mistake("what comes often is to be learned often")
+def windows(documents, n_ctx):
+    rows = {}
+    for document in documents:
+        words = [END] * n_ctx + [*document, END]
+        for i in range(n_ctx, len(words)):
+            rows[tuple(words[i - n_ctx : i + 1])] = True
+    rows = np.array(list(rows))
+    return rows[:, :-1], rows[:, -1]
+
+
+@mistake("has changed the documents")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        document[:0] = [END] * n_ctx
+        document.append(END)
+        for i in range(n_ctx, len(document)):
+            inputs.append(document[i - n_ctx : i])
+            targets.append(document[i])
+    return np.array(inputs), np.array(targets)
+
+
+@also_right
+def windows(documents, n_ctx):
+    """A queue, whose oldest word falls out; integers of 32 bits."""
+    from collections import deque
+
+    rows = []
+    for document in documents:
+        seen = deque([END] * n_ctx, maxlen=n_ctx)
+        for word in (*document, END):
+            rows.append((*seen, word))
+            seen.append(word)
+    rows = np.array(rows, dtype=np.int32)
+    return rows[:, :-1], rows[:, -1]
+
+
 @mistake("C is used twice")
 def mlp_loss(parameters, inputs, targets):
     C = parameters["C"]
@@ -268,5 +493,45 @@ def mlp_loss(parameters, inputs, targets):
     C = parameters["C"]
     x = C[inputs].reshape(n_rows, n_ctx * C.shape[1])
     z = tanh(parameters["b_1"] + x @ parameters["W_1"]) @ (parameters["W_2"] @ C.T)
-    picked = (z * np.eye(C.shape[0])[targets]).sum(axis=1)
-    return (log(exp(z).sum(axis=1)) - picked).sum() / n_rows
+    largest = z.value.max(axis=1, keepdims=True)  # any number will do: it cancels, and its gradient with it
+    picked = ((z - largest) * np.eye(C.shape[0])[targets]).sum(axis=1)
+    return (log(exp(z - largest).sum(axis=1)) - picked).sum() / n_rows
+
+
+@mistake("an exponential overflows")
+def mlp_loss(parameters, inputs, targets):
+    C = parameters["C"]
+    x = concatenate([C[inputs[:, place]] for place in range(inputs.shape[1])])
+    p = exp(tanh(x @ parameters["W_1"] + parameters["b_1"]) @ parameters["W_2"] @ C.T)
+    p = p / p.sum(axis=1, keepdims=True)
+    return -log(p[np.arange(len(targets)), targets]).mean()
+
+
+@mistake("says how many")
+def mlp_loss(parameters, inputs, targets):
+    C = parameters["C"]
+    parts = [C[inputs[:, 0]], C[inputs[:, 1]]]
+    if inputs.shape[1] > 2:
+        parts.append(C[inputs[:, 2]])
+    log_p = log_softmax(tanh(concatenate(parts) @ parameters["W_1"] + parameters["b_1"]) @ parameters["W_2"] @ C.T)
+    return -log_p[np.arange(len(targets)), targets].mean()
+
+
+@mistake("b_1 gets no gradient")
+def mlp_loss(parameters, inputs, targets):
+    C = parameters["C"]
+    x = concatenate([C[inputs[:, place]] for place in range(inputs.shape[1])])
+    hidden = Tensor(np.tanh((x @ parameters["W_1"] + parameters["b_1"]).value))
+    log_p = log_softmax(hidden @ parameters["W_2"] @ C.T)
+    return -log_p[np.arange(len(targets)), targets].mean()
+
+
+@also_right
+def mlp_loss(parameters, inputs, targets):
+    """Each place has rows of W_1 of its own, and the products are added up."""
+    C, W_1 = parameters["C"], parameters["W_1"]
+    d, before = C.shape[1], parameters["b_1"]
+    for place in range(inputs.shape[1]):
+        before = before + C[inputs[:, place]] @ W_1[place * d : (place + 1) * d]
+    log_p = log_softmax(tanh(before) @ (parameters["W_2"] @ C.T))
+    return (log_p * (-np.eye(C.shape[0])[targets] / len(targets))).sum()
