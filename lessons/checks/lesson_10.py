@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from types import ModuleType
 
 import numpy as np
+from scipy.stats import t as student
 
-from pellucid.course.checks import Wrong, expect
+from pellucid.course.checks import Wrong, draws, expect
 
 Array = np.ndarray
 
@@ -115,6 +117,13 @@ def contributions(lesson: ModuleType) -> None:
         ],
         tolerance=1e-4,
     )
+    rng = draws("contributions")
+    for N, D in ((int(rng.integers(6, 10)), int(rng.integers(8, 14))), (1, 3)):
+        parts, gain, direction = rng.normal(1, 4, (N, D)), rng.uniform(0.5, 1.5, D), rng.normal(size=D)
+        deviation = math.sqrt(parts.sum(axis=0).var() + 1e-5)
+        right = [_norm(part, gain, deviation) @ direction for part in parts]
+        what = f"{N} part{'s' * (N > 1)} of {D} numbers"
+        expect(lesson.contributions(parts.copy(), gain, direction), right, f"the contributions of {what}", (), 1e-4)
 
 
 def lens(lesson: ModuleType) -> None:
@@ -181,6 +190,25 @@ def lens(lesson: ModuleType) -> None:
         ],
         tolerance=1e-4,
     )
+    rng = draws("lens")
+    N, T, D, V = map(int, rng.integers((2, 2, 6, 6), (7, 7, 11, 11)))
+    x, unembedding = rng.normal(0.5, 3, (N, T, D)), rng.normal(size=(V, D))
+    logits = np.array([[unembedding @ _norm(x[n, t], np.ones(D)) for t in range(T)] for n in range(N)])
+    what = f"the lens at {N} points and {T} positions, of {V} tokens"
+    expect(lesson.lens(x, np.ones(D), unembedding), _softmax(logits), what, (), 1e-4)
+    # Two positions with logits around 3,000 and -3,000. The best token is not the same.
+    axis = _rows_to_length_one(rng.normal(size=(1, 8)) @ (np.eye(8) - 1 / 8))[0]
+    unembedding = np.array([1000.0, 700.0, 1300.0])[:, None] * axis
+    with np.errstate(all="ignore"):
+        answer = lesson.lens(np.array([[axis, -axis]]), np.ones(8), unembedding)
+    if np.shape(answer) == (1, 2, 3) and not np.isfinite(np.asarray(answer, dtype=float)).all():
+        raise Wrong(
+            "right for small logits; at one of 3,000 or -3,000 your softmax gives NaN, since e^3000 is infinite "
+            "in a computer, and e^-3000 is 0. Subtract from each row its own largest logit first (lesson 5)"
+        )
+    expect(
+        answer, [[[0, 0, 1], [0, 1, 0]]], "the lens where the logits are about 3,000, and where they are about -3,000"
+    )
 
 
 # ---- Take it out, or put another in its place ----
@@ -191,14 +219,31 @@ def knocked_out_difference(lesson: ModuleType) -> None:
     rise = np.array([21.0, 27.5, 24.0, 30.0, 19.0, 26.0, 23.5])
     _knocked_out(lesson, intact, rise)
     # Fewer fables, two of which need the head so little that they are easier without it.
-    answer = lesson.knocked_out_difference(intact[:4].copy(), intact[:4] + np.array([3.0, -1.0, 6.0, -2.0]))
     expect(
-        answer,
+        _by_student(lesson, intact[:4], np.array([3.0, -1.0, 6.0, -2.0])),
         [1.5, 1.96 * math.sqrt(41 / 12)],
         "a rise by 3, -1, 6 and -2 nats",
         [([3.0, 1.96 * math.sqrt(14 / 12)], "two of the four fables are easier without the head: that is a rise below "
                                             "zero, and you made it positive")],
+        tolerance=1e-4,
     )  # fmt: skip
+    rng = draws("knocked_out_difference")
+    for n in (int(rng.integers(20, 60)), 2):
+        intact, rise = rng.normal(90, 20, n), rng.normal(2, 5, n)
+        half = 1.96 * rise.std(ddof=1) / math.sqrt(n)
+        what = f"the mean rise over {n} fables, and the half width"
+        expect(_by_student(lesson, intact, rise), [rise.mean(), half], what, (), 1e-4)
+
+
+def _by_student(lesson: ModuleType, intact: Array, rise: Array) -> object:
+    """The student's answer. A half width by Student's t, which is right for few fables, is turned into 1.96 errors."""
+    answer = lesson.knocked_out_difference(intact.copy(), intact + rise)
+    if answer is not None and np.shape(answer) == (2,):
+        n = len(rise)
+        error = rise.std(ddof=1) / math.sqrt(n)
+        if math.isclose(answer[1], student.ppf(0.975, n - 1) * error, rel_tol=1e-3):
+            return [answer[0], 1.96 * error]
+    return answer
 
 
 def _knocked_out(lesson: ModuleType, intact: Array, rise: Array) -> None:
@@ -206,7 +251,7 @@ def _knocked_out(lesson: ModuleType, intact: Array, rise: Array) -> None:
     deviation = rise.std(ddof=1)
     error = deviation / math.sqrt(n)
     unpaired = 1.96 * math.sqrt((intact.var(ddof=1) + without.var(ddof=1)) / n)
-    answer = lesson.knocked_out_difference(intact.copy(), without.copy())
+    answer = _by_student(lesson, intact, rise)
     if answer is not None and np.shape(answer) != (2,):
         raise Wrong("two numbers are expected: the mean and the half width of its interval")
     mean = rise.mean()
@@ -246,6 +291,7 @@ def _knocked_out(lesson: ModuleType, intact: Array, rise: Array) -> None:
             ([mean - 1.96 * error, mean + 1.96 * error], "these are the ends; the mean and the half width are asked"),
             ([mean, 2 * 1.96 * error], "this is the whole width; the half width, to one side, is asked"),
         ],
+        tolerance=1e-5,  # 1.959964 is right, too
     )
 
 
@@ -343,6 +389,38 @@ def patched(lesson: ModuleType) -> None:
         )
         _is_unchanged(given[0], x)
         _is_unchanged(given[1], other)
+    _patched_elsewhere(lesson)
+
+
+def _patched_elsewhere(lesson: ModuleType) -> None:
+    """Other depths, a stream with positions, a layer that occurs twice, and a list that others still need."""
+    rng = draws("patched")
+    for n in (int(rng.integers(5, 9)), 1):
+        W = 0.5 * rng.normal(size=(n, 4, 4))
+        layers = [lambda x, W=each: np.tanh(x @ W) for each in W]
+        if n > 1:
+            layers[-1] = layers[1]  # the same function: weights may be shared
+        for place in {0, 1, n - 1} & set(range(n)):
+            x, other = rng.normal(size=(2, 3, 4))
+            right, there = x, other
+            for number, layer in enumerate(layers):
+                right, there = right + layer(there if number == place else right), there + layer(there)
+            given, what = list(layers), f"a net of {n} layer{'s' * (n > 1)} and 3 positions, layer {place} patched"
+            answer = lesson.patched(given, x.copy(), other.copy(), place)
+            if given != layers:
+                raise Wrong("you changed the list of layers; whoever called you would go on with a patched net")
+            twice = x if n == 1 else _with_all_alike_patched(layers, x, other, place)
+            alike = (
+                f"{what}: the net has the same layer at two places, and you patched both. `place` says which one "
+                "is meant, not what the layer is"
+            )
+            expect(answer, right, what, [(twice, alike)])
+
+
+def _with_all_alike_patched(layers: list, x: Array, other: Array, place: int) -> Array:
+    for layer in layers:
+        x, other = x + layer(other if layer is layers[place] else x), other + layer(other)
+    return x
 
 
 # ---- Depth as time ----
@@ -413,7 +491,26 @@ def euler(lesson: ModuleType) -> None:
         ],
     )
     _is_unchanged(given, x)
-    expect(lesson.euler(_velocity, x.copy(), 7), _euler(x, 7), "7 steps")
+    rng = draws("euler")
+    for n in (7, int(rng.integers(10, 40)), 49, 1):
+        start = rng.normal(size=3)
+        end = _euler(start, n)
+        once_more = end + _velocity(end, 1.0) / n
+        what = f"{n} step{'s' * (n > 1)}"
+        expect(
+            lesson.euler(_velocity, start.copy(), n),
+            end,
+            what,
+            [
+                (
+                    once_more,
+                    f"with {n} layers you take {n + 1} steps: 1/{n} is rounded, so {n} of them need not reach 1 "
+                    "exactly. Count the layers, and compute the time from their number",
+                )
+            ],
+        )
+    many = rng.normal(size=(3, 4))
+    expect(lesson.euler(_velocity, many.copy(), 5), _euler(many, 5), "5 steps of 4 points at once")
 
 
 def order_of_error(lesson: ModuleType) -> None:
@@ -469,6 +566,20 @@ def order_of_error(lesson: ModuleType) -> None:
         ],
         tolerance=1e-6,
     )
+    rng = draws("order_of_error")
+    for power in (0.5, 2.0, -1.5):
+        n = int(rng.integers(4, 9))
+        depths = rng.permutation(60)[:n] + 2
+        errors = depths**power * np.exp(rng.normal(0, 0.4, n))
+        x, y = np.log(depths), np.log(errors)
+        grow = "these errors grow with the depth, so the power is positive; you made it negative"
+        in_order = slope(np.sort(x), -np.sort(-y))
+        apart = "you sorted depths and errors, each by itself; an error belongs to its own depth"
+        mistakes = [(-abs(slope(x, y)), grow)] if slope(x, y) > 0 else []
+        mistakes += [(in_order, apart), (slope(np.sort(x), np.sort(y)), apart)]
+        answer = lesson.order_of_error(depths, errors)
+        expect(answer, slope(x, y), f"{n} errors about as depth^{power:g}", mistakes, 1e-6)
+    expect(lesson.order_of_error(np.array([4, 16]), np.array([0.4, 0.05])), -1.5, "two errors, 0.4 and 0.05", (), 1e-6)
 
 
 def _moved(x: Array, beta: float, step: float, causal: bool, **how: bool) -> Array:
@@ -588,8 +699,120 @@ def attention_flow_step(lesson: ModuleType) -> None:
                 ),
             ],
         )
+    rng = draws("attention_flow_step")
+    for T, beta, causal in ((int(rng.integers(7, 12)), 2.5, True), (3, 0.4, False), (1, 1.0, True)):
+        x, step = _rows_to_length_one(rng.normal(size=(T, int(rng.integers(2, 6))))), float(rng.uniform(0.2, 1.5))
+        what = f"{T} token{'s' * (T > 1)} in {x.shape[1]} dimensions{', causal' if causal else ''}"
+        expect(lesson.attention_flow_step(x.copy(), beta, step, causal), _moved(x, beta, step, causal), what)
+    _sharp(lesson)
+
+
+def _sharp(lesson: ModuleType) -> None:
+    """At a large β, e^β is infinite in a computer."""
+    x = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [-0.6, -0.8], [0.6, 0.8]])  # the third is opposite to the first
+    for causal in (False, True):
+        with np.errstate(all="ignore"):
+            answer = lesson.attention_flow_step(x.copy(), 800.0, 0.5, causal)
+        if np.shape(answer) == x.shape and not np.isfinite(np.asarray(answer, dtype=float)).all():
+            raise Wrong(
+                "right for a small β; at β = 800 your softmax gives NaN, since e^800 is infinite in a computer. "
+                "Subtract from each row its own largest score first, as in `lens`"
+            )
+        expect(answer, _moved(x, 800.0, 0.5, causal), f"β = 800{', causal' if causal else ''}")
+
+
+# ---- The sink ----
+
+
+def _by_bayes(states: list[int], k: int, alpha: float) -> Array:
+    """The best prediction, by counting."""
+    after = [new for old, new in pairwise(states) if old == states[-1]]
+    return (np.bincount(after, minlength=k) + alpha) / (len(after) + k * alpha)
+
+
+def head_with_a_sink(lesson: ModuleType) -> None:
+    for states, k, alpha in (([0, 1, 0, 1, 1, 2, 0, 1], 3, 0.5), ([2, 2, 0, 2, 2], 3, 2.0)):
+        _one_prediction(lesson, states, k, alpha)
+    rng = draws("head_with_a_sink")
+    for k in (2, 5):
+        states = rng.integers(0, k, int(rng.integers(20, 40))).tolist()
+        _one_prediction(lesson, states, k, float(rng.uniform(0.1, 3)))
+    for states, what in (([1], "where the chain begins"), ([0, 0, 1, 0, 3], "in a state that it has never left")):
+        with np.errstate(all="ignore"):
+            answer = _two(lesson.head_with_a_sink(list(states), 4, 0.5))
+        if np.isnan(answer[0]).any() or math.isnan(answer[1]):
+            raise Wrong(f"{what}, there is a NaN: no earlier step is seen, but the first token always is")
+        expect(answer[1], 1.0, f"the weight of the first token {what}")
+        expect(answer[0], [0.25] * 4, f"the prediction for 4 states {what}")
+    for alpha in (1e-6, 1e5):
+        _one_prediction(lesson, [0, 1, 0, 1, 0], 2, alpha)
+
+
+def _two(answer: object) -> tuple[Array, float]:
+    if answer is None:
+        raise Wrong("your function returns None; is a `return` missing?")
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2 or np.shape(answer[1]) not in ((), (1,)):
+        raise Wrong("two things are expected: the probabilities of the states, and the weight of the first token")
+    return np.asarray(answer[0], dtype=float), float(np.reshape(answer[1], ()))
+
+
+def _one_prediction(lesson: ModuleType, states: list[int], k: int, alpha: float) -> None:
+    what = f"after {' '.join(map(str, states[-9:]))}, with k = {k} and α = {alpha:.3g}"
+    after = [new for old, new in pairwise(states) if old == states[-1]]
+    n, sink = len(after), k * alpha
+    counts = np.bincount(after, minlength=k)
+    n_now = states.count(states[-1])
+    p, weight = _two(lesson.head_with_a_sink(list(states), k, alpha))
     expect(
-        lesson.attention_flow_step(x[:3].copy(), beta, step, True), _moved(x[:3], beta, step, True), "3 tokens, causal"
+        weight,
+        sink / (n + sink),
+        f"the weight of the first token {what}",
+        [
+            (
+                1 / (1 + n * math.exp(-sink)),
+                "your score of the first token is kα, so it weighs e^(kα) times as much as a step; its score is ln(kα)",
+            ),
+            (
+                alpha / (n + alpha),
+                "your first token has the weight of a single state; it votes for all k, so it has kα",
+            ),
+            (k / (n + k), "α has no effect: the score of the first token is ln(kα), not ln k"),
+            (1 / (1 + n), "your first token weighs no more than one step: its score is 0, and should be ln(kα)"),
+            (
+                sink / (n_now + sink),
+                f"you count the places where the state is {states[-1]}, also the one now; nothing has come "
+                "after that one yet. A step has a beginning and an end",
+            ),
+            (
+                sink / (len(states) - 1 + sink),
+                f"all {len(states) - 1} earlier steps are seen; only those from "
+                f"{states[-1]}, the state now, tell what comes after it",
+            ),
+            (n / (n + sink), "this is the weight of the steps; the rest is that of the first token"),
+            (sink, "this is no share: a softmax divides by the sum over all that is seen"),
+        ],
+    )
+    expect(
+        p,
+        _by_bayes(states, k, alpha),
+        f"the prediction {what}",
+        [
+            (
+                counts / (n + sink),
+                f"your numbers sum to {n / (n + sink):.2f}: the value of the first token is missing. It "
+                "votes, too, for all states alike",
+            ),
+            (
+                (counts + sink) / (n + sink),
+                f"your numbers sum to {(n + k * sink) / (n + sink):.2f}: the first token gives "
+                "each state a whole vote; it has one vote, and each state gets 1/k of it",
+            ),
+            (
+                (n * np.eye(k)[states[-1]] + alpha) / (n + sink),
+                "your steps vote for the state that they came from; what counts is where they led",
+            ),
+            (counts / n if n else np.zeros(k), "these are the counts alone; the first token votes, too"),
+        ],
     )
 
 

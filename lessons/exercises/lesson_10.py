@@ -1,12 +1,14 @@
 """Lesson 10: looking inside. Write what is missing, then run `pellucid learn 10`.
 
 The last letters of a name are the axes: N points of the stream, or the parts that add up to it, T positions,
-D numbers per position, V tokens in the vocabulary, F fables.
+D numbers per position, V tokens in the vocabulary, F fables, K states of a chain.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -74,6 +76,26 @@ def patched(layers: list[Callable[[Array], Array]], x: Array, other: Array, plac
     for layer in layers[place + 1 :]:
         x = x + layer(x)
     return x
+    # end
+
+
+# ---- A prior on the first token ----
+
+
+def head_with_a_sink(states: list[int], k: int, alpha: float) -> tuple[Array, float]:
+    """What a head of attention says of the next of k states, (K,), and its weight on the first token, as a pair.
+
+    `states` are the states so far, numbers from 0 to k - 1; the last is the one now. The head sees each earlier step
+    from the state now: its score is 0, and its value is 1 for the state that it led to and 0 for the others. And it
+    sees the token before the text: its score is ln(k · alpha), and its value is 1/k for each state. That is all.
+    """
+    # solution:
+    led_to = [after for before, after in pairwise(states) if before == states[-1]]
+    scores = np.array([math.log(k * alpha)] + [0.0] * len(led_to))
+    weights = np.exp(scores - scores.max())
+    weights /= weights.sum()
+    values = np.array([np.full(k, 1 / k)] + [np.eye(k)[after] for after in led_to])
+    return weights @ values, weights[0]
     # end
 
 
