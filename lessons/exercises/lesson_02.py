@@ -1,21 +1,47 @@
-"""Lesson 2*: second derivatives, implicit functions, sparse matrices. Fill it in, then run `pellucid learn 2`.
+"""Lesson 2*: second derivatives. Fill it in, then run `pellucid learn 2`.
 
 `jvp(f, x, v)` gives f(x) and the slope of f along v; `gradient(f, x)` gives the gradient. Both work inside each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from autodiff.dual import jvp
-from autodiff.sparse import graph_of_symmetric, two_coloured_parts
 from autodiff.tape import gradient
 
 Array = np.ndarray
+Twice = tuple[float, float, float, float]  # a value, its slopes along i and along j, and its second slope along both
 
-# ---- Second derivatives ----
+
+# ---- The steps of two modes ----
+
+
+def push_product_twice(x: Twice, y: Twice) -> Twice:
+    """x·y with its slopes along i and j and its second slope along both, from those of x and of y."""
+    # solution:
+    x, x_i, x_j, x_ij = x
+    y, y_i, y_j, y_ij = y
+    return x * y, x_i * y + x * y_i, x_j * y + x * y_j, x_ij * y + x_i * y_j + x_j * y_i + x * y_ij
+    # end
+
+
+def pull_twice(W: Array, x: Array, x_tangent: Array, cotangent: Array, cotangent_tangent: Array) -> tuple[Array, Array]:
+    """What x gets in s = tanh(W x), and how that changes, when x moves by its tangent.
+
+    W is (m, n) and stands still. `cotangent` (m) is what s has got, and `cotangent_tangent` (m) how that changes.
+    """
+    # solution:
+    s = np.tanh(W @ x)
+    slope = 1 - s**2
+    slope_tangent = -2 * s * slope * (W @ x_tangent)
+    return (cotangent * slope) @ W, (cotangent_tangent * slope + cotangent * slope_tangent) @ W
+    # end
+
+
+# ---- The product of a Hessian and a vector, and what it is good for ----
 
 
 def hessian_vector_product(f: Callable[[Array], float], x: Array, v: Array) -> Array:
@@ -25,98 +51,21 @@ def hessian_vector_product(f: Callable[[Array], float], x: Array, v: Array) -> A
     # end
 
 
-# ---- Through a solution, without the steps that found it ----
-
-
-def implicit_derivative(g: Callable[[float, float], float], w: float, p: float) -> float:
-    """dw/dp, where w solves w = g(w, p). All three are single numbers.
-
-    w is found already, and not always by steps of g: they may lead away from it.
-    """
+def newton_step(f: Callable[[Array], float], x: Array) -> Array:
+    """Where the gradient of f would be 0 if its Hessian were everywhere what it is at x (n)."""
     # solution:
-    by_w = jvp(lambda w: g(w, p), w, 1.0)[1]
-    by_p = jvp(lambda p: g(w, p), p, 1.0)[1]
-    return by_p / (1 - by_w)
+    H = np.stack([jvp(lambda x: gradient(f, x), x, direction)[1] for direction in np.eye(len(x))])
+    return x - np.linalg.solve(H, gradient(f, x))
     # end
 
 
-def pull_linear_system(cotangent: Array, A: Array, b: Array) -> tuple[Array, Array]:
-    """What A (n, n) and b (n) get, when w = A⁻¹ b gets `cotangent` (n). `np.linalg.solve(M, r)` computes M⁻¹ r."""
-    # solution:
-    w = np.linalg.solve(A, b)
-    y = np.linalg.solve(A.T, cotangent)
-    return -np.outer(y, w), y
-    # end
+def curvature_of_loss(p: Array, z: Array, v: Array) -> float:
+    """The second derivative of -Σ p ln softmax(z + t v) by t, at t = 0.
 
-
-def temperature_slope(loss: Callable[[float, Array], float], temperature: float, logits: Array) -> Array:
-    """How the best temperature moves with each logit: dα*/dz, in the shape of the logits.
-
-    `loss(α, z)` may be differentiated by both. `temperature` is α*: the loss is smallest there, for these logits.
+    All three have n numbers. Those of p are probabilities.
     """
     # solution:
-
-    def slope(a: float, z: Array) -> float:
-        return jvp(lambda a: loss(a, z), a, 1.0)[1]
-
-    curvature = jvp(lambda a: slope(a, logits), temperature, 1.0)[1]
-    return -gradient(lambda z: slope(temperature, z), logits) / curvature
-    # end
-
-
-# ---- Sparse matrices ----
-
-
-def colour_columns(pattern: Array) -> list[int]:
-    """A colour (0, 1, 2, …) for each column of a pattern (m, n), so that one product per colour is enough.
-
-    `pattern[i, j]` is true where the Jacobian may differ from 0. Give one column after the other the first colour that
-    is still free for it.
-    """
-    # solution:
-    colours: list[int] = []
-    for j in range(pattern.shape[1]):
-        taken = {colours[k] for k in range(j) if np.any(pattern[:, j] & pattern[:, k])}
-        colours.append(next(colour for colour in range(j + 1) if colour not in taken))
-    return colours
-    # end
-
-
-def is_star(neighbours: Sequence[set[int]], colours: Sequence[int]) -> bool:
-    """Whether neighbours differ in colour, and no path of four vertices has only two colours.
-
-    `neighbours[i]` is the set of vertices that are joined to i.
-    """
-    # solution:
-    for b, near in enumerate(neighbours):
-        for c in near:
-            if colours[b] == colours[c]:
-                return False
-            for a in near - {c}:
-                for d in neighbours[c] - {a, b}:
-                    if len({colours[a], colours[b], colours[c], colours[d]}) == 2:
-                        return False
-    return True
-    # end
-
-
-def peel(pattern: Array, products: Array, colours: Sequence[int]) -> Array:
-    """The symmetric matrix H (n, n) from its products with an acyclic colouring.
-
-    `products[i, c]` is the sum of H[i, j] over all j of colour c.
-    `two_coloured_parts(graph_of_symmetric(pattern), colours)` lists the trees, each a set of edges (i, j) with i < j.
-    """
-    # solution:
-    H = np.diag([products[i, colour] * pattern[i, i] for i, colour in enumerate(colours)])
-    rest = products.copy()
-    for tree in two_coloured_parts(graph_of_symmetric(pattern), colours):
-        edges = set(tree)
-        while edges:
-            ends = [end for edge in edges for end in edge]
-            i, j = next(edge for edge in edges if 1 in (ends.count(edge[0]), ends.count(edge[1])))
-            edges.remove((i, j))
-            leaf, other = (i, j) if ends.count(i) == 1 else (j, i)
-            H[leaf, other] = H[other, leaf] = rest[leaf, colours[other]]
-            rest[other, colours[leaf]] -= H[leaf, other]
-    return H
+    q = np.exp(z - z.max())
+    q = q / q.sum()
+    return float(np.sum(q * (v - np.sum(q * v)) ** 2))
     # end
