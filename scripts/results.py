@@ -202,7 +202,8 @@ def machine(kernels: str | None = None) -> str:
     if _has_bf16("cpu") and kernels != "AVX2":
         name, kernels = f"{name} with bf16 units", "AMX" if "amx_bf16" in cpu else kernels
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
-    return f"{torch.get_num_threads()} cores, {name} ({kernels}){gpu}"
+    n = torch.get_num_threads()
+    return f"{n} core{'s' * (n > 1)}, {name} ({kernels}){gpu}"
 
 
 def _command() -> str:

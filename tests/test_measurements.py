@@ -33,6 +33,7 @@ from measurements import (
     growth,
     heads,
     kernels,
+    languages,
     neighbours,
     ngram_floors,
     own_text,
@@ -63,6 +64,7 @@ from pellucid.config.shipped import DEMO
 from pellucid.corpora.instructions import judge
 from pellucid.cost.machine import Machine
 from pellucid.evaluation.estimate import Estimate
+from pellucid.languages.chains import Chains
 from pellucid.languages.fables import Fables
 from pellucid.languages.fables.world import MORALS
 from pellucid.model.build import build_model
@@ -150,6 +152,7 @@ SMALLEST = {
     saving: ((), {"turns": 1}, {"UPDATES_A_TURN": 1}),
     commands: ((), {}, {}),
     coverage: ((), {"contests": 10}, {"N_DOCUMENTS": (50,)}),
+    languages: ((), {"demo": "checkpoints/fables", "n_documents": 3}, {"LANGUAGES": ()}),
     ngram_floors: ((), {"most": 2}, {}),
     chat: (("checkpoints/fables",), {"seeds": 1}, {"N_ANSWERS": 16}),
     pairs: (("checkpoints/instructions_sft",), {}, {"N_PAIRS": 8}),
@@ -201,6 +204,17 @@ def test_a_measurement_measures_what_it_says_it_remakes(module, place, tmp_path,
         numbers = [number for number in numbers_in(entry.figures) if isinstance(number, float)]
         assert numbers
         assert all(map(math.isfinite, numbers))
+
+
+def test_the_entropy_of_a_language_is_exact_where_it_can_be_and_else_an_estimate_of_it():
+    small, rng = Chains(states=3, alpha=1.0, length=8), random.Random(0)
+    texts = [small.write(rng) for _ in range(500)]
+    exact = languages.entropy_of(small, texts)
+    assert (exact.mean, exact.half_width) == (small.entropy_nats, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Chains, "entropy_nats", None)
+        estimate = languages.entropy_of(small, texts)
+    assert 0 < abs(estimate.mean - exact.mean) < 2 * estimate.half_width
 
 
 def numbers_in(figures):

@@ -13,7 +13,7 @@ from scripts.results import Entry, figure, filled, pages, read, recipe_hash
 ENTRIES = read()
 PAGES = [page for page in pages() if re.search(results.MARK + ")", page.read_text(encoding="utf-8"))]
 # Cores, CPU, the kernels that PyTorch used, and a GPU if there was one.
-MACHINE = re.compile(r"\d+ cores, \w.* \((AMX|AVX512|AVX2|DEFAULT|NO AVX|SVE\d*|VSX|Z VECTOR)\)(, .+)?")
+MACHINE = re.compile(r"\d+ cores?, \w.* \((AMX|AVX512|AVX2|DEFAULT|NO AVX|SVE\d*|VSX|Z VECTOR)\)(, .+)?")
 NAME = re.compile(r"<!-- result ([^/<>]+?)(?:/[^<>]*)? -->")
 
 
