@@ -14,6 +14,7 @@ from pathlib import Path
 
 import collect_reports
 import pytest
+import rerun
 from filelock import FileLock
 from typer.testing import CliRunner
 
@@ -439,6 +440,59 @@ def test_reports_of_a_class_become_a_table(here, unchecked, monkeypatch, capsys)
         (here / "otto.json").write_text(json.dumps(wrong), encoding="utf-8")
         with pytest.raises(SystemExit, match="otto.json: not a report"):
             collect_reports.main()
+
+
+def test_what_was_handed_in_is_checked_again_with_limits(tmp_path):
+    """The file tries what a file must not; whether the system lets it is told in `protection`."""
+    anna, outside = tmp_path / "submissions" / "anna", tmp_path / "written"
+    anna.mkdir(parents=True)
+    tries = f"""
+import os, socket
+SEED, CAN = os.environ["PELLUCID_CHECK_SEED"], []
+for name, act in {{
+    "write": lambda: open({str(outside)!r}, "w").close(),
+    "large": lambda: open("large", "wb").write(bytes(1 << 25)),
+    "connect": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(("192.0.2.1", 9)),
+}}.items():
+    try:
+        act()
+        CAN.append(name)
+    except OSError:
+        pass
+"""
+    text = f"{SOLVED}{tries}\n\ndef push_product(*_):\n    raise ValueError(f'seed {{SEED}} {{CAN}}')\n"
+    (anna / "lesson_01.py").write_text(text, encoding="utf-8")
+    [(student, files)] = rerun.submissions_in(tmp_path / "submissions").items()
+    rows = rerun.points(files, [7])
+    assert (student, [row["exercise"] for row in rows]) == ("anna", [each.name for each in LESSON.exercises])
+    assert [row["points"] for row in rows] == [0, *(each.difficulty for each in LESSON.exercises[1:])]
+    assert rows[0]["unusual_imports"] == "os socket"
+    told = rows[0]["fault"]
+    assert "seed 7 [" in told
+    if sys.platform != "win32":
+        assert "large" not in told
+    assert ("connect" in told) <= ("no network" not in rerun.protection())
+    assert ("write" in told) == outside.exists() == ("read-only" not in rerun.protection())
+
+
+def test_points_become_tables_for_a_gradebook(here, monkeypatch, capsys):
+    row = {"lesson": 1, "exercise": "a", "optional": "", "points": 2, "of": 2, "fault": "", "unusual_imports": "os"}
+    wrong = row | {"exercise": "b", "points": 0, "of": 1, "fault": "=1+1"}
+    monkeypatch.setattr(rerun, "submissions_in", lambda folder: {"anna": []} if folder.name == "full" else {})
+    monkeypatch.setattr(rerun, "points", lambda *_, **limits: [row, wrong])
+    monkeypatch.setattr("sys.argv", ["_", "--rerun", "full", "--seeds", "3", "--csv", "p.csv", "--grades", "g.csv"])
+    collect_reports.main()
+    told = capsys.readouterr().out
+    assert told.startswith("protection: ")
+    assert "seeds: 3\nanna: 2 of 3 points; imports os\n" in told
+    assert "anna,1,b,,0,1,'=1+1,os" in (here / "p.csv").read_text("utf-8"), "no spreadsheet computes it"
+    assert (here / "g.csv").read_text("utf-8").split() == [
+        "assignment,student_id,score,max_score",
+        "lesson_01,anna,2,3",
+    ]
+    monkeypatch.setattr("sys.argv", ["_", "--rerun", "empty"])
+    with pytest.raises(SystemExit, match="empty: no folder of a student with a lesson file"):
+        collect_reports.main()
 
 
 def test_damaged_notes_are_named_and_answers_are_kept(here, unchecked):
