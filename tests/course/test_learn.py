@@ -325,7 +325,7 @@ def test_a_page_prints_the_students_numbers_and_a_fault_of_the_student_has_its_l
     assert CliRunner().invoke(app_for("learn"), ["learn", "5", "--page"]).exit_code == 1
     told = capfd.readouterr().out
     assert f"{fifth.title}\nfrom your lesson_01: pull_product, pull_matmul; from ours: push_product, " in told
-    assert "\nyour lesson_05\n" in told
+    assert "\nfrom your lesson_05: all\n" in told
     assert re.search(r"^(.+)    ← the page has: (?!\1$).+$", told, re.MULTILINE)
     line = wrong[: wrong.index("return cotangent @ y.transpose")].count("\n") + 1
     where = rf"ValueError in line {line} of lesson_01.py, called in line \d+ of lesson_05.py: axes don't match"
@@ -351,7 +351,7 @@ def test_a_notebook_finds_the_students_functions(here):
         [sys.executable, "-c", f"{first}\n{second}\n{again}"], cwd=folder, check=True, capture_output=True, text=True
     ).stdout
     assert told.count("from your lesson_01: backward; from ours: push_product, ") == 2
-    assert told.count("our lesson_05\n") == 2
+    assert told.count("from our lesson_05: all\n") == 2
 
 
 @pytest.mark.parametrize("is_built", [True, False])

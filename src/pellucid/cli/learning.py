@@ -115,7 +115,8 @@ def _overview(lessons: list[Lesson], workbook: Workbook) -> str:
             following = lesson
     if following is None:
         return "\n".join([*lines, "", "All is done."])
-    return "\n".join([*lines, "", f"Next: read {_shown(following.page)}, and run `pellucid learn {following.number}`."])
+    page = _page(following, workbook)
+    return "\n".join([*lines, "", f"Next: read {page}, and run `pellucid learn {following.number}`."])
 
 
 def _report(lesson: Lesson, workbook: Workbook, exercise: str | None, hint: bool) -> str:
@@ -129,22 +130,20 @@ def _report(lesson: Lesson, workbook: Workbook, exercise: str | None, hint: bool
     wrong = next((outcome for outcome in outcomes if outcome.fault is not None), None)
     missing = [f"{each.name} (optional)" if each.is_optional else each.name for each in workbook.missing(lesson)]
     left = f"  · not done: {', '.join(missing)}"
+    used = [f"    {line}" for line in _used(lesson, workbook)]
     if wrong is None or (exercise is None and workbook.is_done(lesson) and not wrong.is_written and not hint):
         if not missing:
-            return "\n".join([*lines, "", "All exercises of this lesson are done."])
-        is_enough = (
-            ["", "This lesson is done; later ones take ours for what is left."] if workbook.is_done(lesson) else []
-        )
-        return "\n".join([*lines, left, *is_enough])
+            return "\n".join([*lines, *used, "", "All exercises of this lesson are done."])
+        end = ["", "This lesson is done; later ones take ours for what is left."] if workbook.is_done(lesson) else []
+        return "\n".join([*lines, left, *used, *end])
     asked = next(each for each in lesson.exercises if each.name == wrong.exercise)
     lines.append(f"  {'✗' if wrong.is_written else '·'} {_facts(asked)}: {wrong.fault}")
     lines += [left] if missing != [asked.name] else []
-    lines += ["", *(f"with   {used}" for used in _used(lesson, workbook))]
+    lines += [*used, ""]
     if is_of_another_version(lesson, workbook.folder):
         lines.append("note   your folder is of another version of this lesson; `pellucid learn --new DIR` has today's")
-    page = workbook.folder.resolve().parent / lesson.page.name  # as in a folder that was handed out
     lines += [
-        f"read   {_shown(page if page.exists() else lesson.page)}#{asked.section}",
+        f"read   {_page(lesson, workbook)}#{asked.section}",
         f"write  {file}, from line {_line_of(asked.name, file)}{', which is new' if is_new else ''}",
     ]
     n_shown = workbook.hints_shown(lesson, asked.name)
@@ -172,8 +171,10 @@ def _used(lesson: Lesson, workbook: Workbook) -> list[str]:
     return [whose(each, workbook.done.get(each.module, [])) for each in all_lessons() if each.module in imported]
 
 
-def _shown(path: Path) -> Path:
-    """A path from here, if it lies below."""
+def _page(lesson: Lesson, workbook: Workbook) -> Path:
+    """A lesson's page beside the student's folder, if that was handed out; else ours. From here, if it lies below."""
+    theirs = workbook.folder.resolve().parent / lesson.page.name
+    path = theirs if theirs.exists() else lesson.page
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 

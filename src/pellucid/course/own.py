@@ -107,5 +107,5 @@ def whose(lesson: Lesson, done: Collection[str]) -> str:
     names = [each.name for each in lesson.exercises]
     theirs, ours = [name for name in names if name in done], [name for name in names if name not in done]
     if not theirs or not ours:
-        return f"{'our' if ours else 'your'} {lesson.module}"
+        return f"from {'our' if ours else 'your'} {lesson.module}: all"
     return f"from your {lesson.module}: {', '.join(theirs)}; from ours: {', '.join(ours)}"

@@ -108,7 +108,7 @@ def beside(printed: str, block: Block) -> str:
 def main(number: str, folder: str) -> None:
     """Run a page, and show what its blocks print. The exit code is 1 if one of them fails."""
     lesson = next(lesson for lesson in all_lessons() if lesson.number == int(number))
-    out, blocks, n_equal, block = sys.stdout, blocks_of(lesson.page), 0, None
+    out, blocks, n_equal = sys.stdout, blocks_of(lesson.page), 0
 
     def say(text: str) -> None:
         print(text, file=out, flush=True)
@@ -118,16 +118,18 @@ def main(number: str, folder: str) -> None:
     say(lesson.title)
     left = [each for each in blocks if not each.is_long]
     n_blocks, n_long = len(left), len(blocks) - len(left)
-    try:
-        for block, printed in run(lesson.page, in_full=False):
-            left.remove(block)
-            n_equal += agree(printed, block.output, block.tolerance)
-            if printed or block.output:
-                say(f"\nline {block.line}:\n{beside(printed, block)}")
-    except BaseException as error:
-        where, n_after = in_short(error, Path(folder) / "-"), len(left) - 1
-        say(f"\nline {left[0].line}: {where}\nnot run after it: {n_after} blocks")
-        sys.exit(1)
+    blocks_run = run(lesson.page, in_full=False)
+    while left:
+        try:
+            block, printed = next(blocks_run)
+        except BaseException as error:
+            say(f"\nline {left[0].line}: {in_short(error, Path(folder) / '-')}")
+            say(f"not run after it: {len(left) - 1} blocks")
+            sys.exit(1)
+        left.remove(block)
+        n_equal += agree(printed, block.output, block.tolerance)
+        if printed or block.output:
+            say(f"\nline {block.line}:\n{beside(printed, block)}")
     later = f"; {n_long} that take long were left out" if n_long else ""
     say(f"\n{n_equal} of {n_blocks} blocks print what the page says{later}")
 
