@@ -1,14 +1,74 @@
-"""Checks of lesson 1: each has the name of its exercise, and answers with a sentence."""
+"""Checks of lesson 1: each has the name of its exercise, and answers with a sentence.
+
+None needs that the student has written another: where the tape calls an earlier function, it finds ours. What is kept
+is counted by weak references (autodiff/alive.py), and nobody is asked.
+"""
 
 from __future__ import annotations
 
+import gc
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
+from autodiff.alive import counted
 from autodiff.operations import sum_of, tanh
 from autodiff.tape import gradient
-from pellucid.course.checks import Wrong, expect
+from autodiff.tape import topological_order as our_order
+from pellucid.course.checks import Wrong, draws, expect
+
+
+@contextmanager
+def with_ours(lesson: ModuleType, **ours: Callable[..., Any]) -> Iterator[None]:
+    """Inside, functions of these names are ours, whatever the student has made of them so far."""
+    theirs = {name: getattr(lesson, name) for name in ours}
+    vars(lesson).update(ours)
+    try:
+        yield
+    finally:
+        vars(lesson).update(theirs)
+
+
+def our_backward(output: Any) -> None:
+    order = our_order(output)
+    for tensor in order:
+        tensor.gradient = np.zeros(np.shape(tensor.value))
+    output.gradient = np.ones(np.shape(output.value))
+    while order:
+        tensor = order.pop()
+        for parent, pull in tensor.parents:
+            parent.gradient = parent.gradient + pull(tensor.gradient)
+
+
+def our_unbroadcast(cotangent: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    padded = (1,) * (np.ndim(cotangent) - len(shape)) + tuple(shape)
+    repeated = tuple(i for i, n in enumerate(padded) if n == 1)
+    return np.sum(cotangent, repeated, keepdims=True).reshape(shape)
+
+
+def our_pull_product(r: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    return r * y, r * x
+
+
+def our_pull_matmul(r: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return r @ y.swapaxes(-1, -2), x.swapaxes(-1, -2) @ r
+
+
+TAPE = {"topological_order": our_order, "backward": our_backward, "unbroadcast": our_unbroadcast,
+        "pull_product": our_pull_product, "pull_matmul": our_pull_matmul}  # fmt: skip
+
+
+def pair_of(answer: Any, what: str) -> tuple[Any, Any]:
+    if answer is None:
+        raise Wrong(f"{what}: your function returns None; is a `return` missing?")
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        raise Wrong(f"{what}: return a pair: what x gets, and what y gets")
+    return answer[0], answer[1]
 
 
 def push_product(lesson: ModuleType) -> None:
@@ -34,6 +94,15 @@ def push_product(lesson: ModuleType) -> None:
         "x = 2 at rate 5, y = 7 at rate 11",
         [(87.0, "x = 2 at rate 5, y = 7 at rate 11: each rate goes with the *other* factor; you took its own")],
     )
+    zero = "x = 0 at rate 2, y = 5 at rate 3"
+    try:
+        answer = lesson.push_product(0.0, 2.0, 5.0, 3.0)
+    except ZeroDivisionError:
+        raise Wrong(f"{zero}: your function divides by a factor, which may be 0; no division is needed") from None
+    expect(answer, 10.0, zero)
+    for x, x_tangent, y, y_tangent in draws("push_product").normal(size=(3, 4)).tolist():
+        what = f"x = {x:.3g} at rate {x_tangent:.3g}, y = {y:.3g} at rate {y_tangent:.3g}"
+        expect(lesson.push_product(x, x_tangent, y, y_tangent), x_tangent * y + x * y_tangent, what, tolerance=1e-12)
 
 
 def jacobian_from_jvps(lesson: ModuleType) -> None:
@@ -57,9 +126,39 @@ def jacobian_from_jvps(lesson: ModuleType) -> None:
     expect(answer, J, "a Jacobian with 2 outputs and 3 inputs")
     if n_calls > 3:
         raise Wrong(f"the Jacobian is right, but you made {n_calls} passes; 3 inputs need 3")
+    random = draws("jacobian_from_jvps")
+    for n_outputs, n_inputs in ((1, 4), (5, 1), (3, 3), (7, 2)):
+        J = random.normal(size=(n_outputs, n_inputs))
+        what = f"a Jacobian with {n_outputs} outputs and {n_inputs} inputs"
+        try:
+            answer = lesson.jacobian_from_jvps(lambda v, J=J: J @ np.asarray(v, float), n_inputs)
+        except (ValueError, IndexError):
+            raise Wrong(f"{what}: your numbers do not fit into your array; how many outputs there are, the first call "
+                        "of `jvp` tells") from None  # fmt: skip
+        on_its_side = f"{what}: it lies on its side; a pass gives a column, how all outputs change with one input"
+        expect(answer, J, what, [(J.T, on_its_side)])
 
 
 def pull_product(lesson: ModuleType) -> None:
+    _pull_product_of_numbers(lesson)
+    zero = "x = 0, y = 5, and x·y gets 2"
+    try:
+        answer = lesson.pull_product(2.0, 0.0, 5.0)
+    except ZeroDivisionError:
+        raise Wrong(f"{zero}: your function divides by a factor, which may be 0; no division is needed") from None
+    expect(answer, (10.0, 0.0), zero, [((0.0, 0.0), f"{zero}: the product is 0, but it would not stay 0 if x grew: x "
+                                                    "gets 10")])  # fmt: skip
+    r, x, y = draws("pull_product").normal(size=(3, 2, 4))
+    what = "the tape calls your function with arrays too (here of shape (2, 4))"
+    try:
+        for_x, for_y = pair_of(lesson.pull_product(r.copy(), x.copy(), y.copy()), what)
+    except (TypeError, ValueError):
+        raise Wrong(f"{what}, but yours takes single numbers alone; `*` takes both") from None
+    expect(for_x, r * y, f"{what}: what x gets")
+    expect(for_y, r * x, f"{what}: what y gets")
+
+
+def _pull_product_of_numbers(lesson: ModuleType) -> None:
     answer = lesson.pull_product(2.0, 3.0, 5.0)
     if answer is not None and np.shape(answer) == ():
         raise Wrong("x and y get a share each: return a pair of numbers")
@@ -80,6 +179,56 @@ def pull_product(lesson: ModuleType) -> None:
 
 
 def topological_order(lesson: ModuleType) -> None:
+    limit = sys.getrecursionlimit()
+    _order_of_few(lesson)
+    random = draws("topological_order")
+    for n in (1, 12, 40):
+        tensors = [lesson.Tensor(0.0)]
+        for _ in range(n - 1):  # from the newest, and from others that were made before it
+            parents = [tensors[-1], *(tensors[i] for i in random.integers(len(tensors), size=2))]
+            tensors.append(lesson.Tensor(0.0, [(parent, lambda r: r) for parent in parents]))
+        _expect_order(lesson.topological_order(tensors[-1]), tensors[-1])
+    deep = "a chain of 2,000 sums"
+    gc.disable()
+    try:
+        with counted(lesson.Tensor) as alive:
+            chain = lesson.Tensor(0.0)
+            for _ in range(2000):
+                chain = lesson.Tensor(0.0, [(chain, lambda r: r)])
+            order = lesson.topological_order(chain)
+            if len(order) != 2001:
+                raise Wrong(f"{deep} has 2,001 tensors; your list has {len(order)}")
+            del order, chain
+            left = alive.now
+    except RecursionError:
+        raise Wrong(f"{deep}: your function calls itself for each of them, and Python stops at about 1,000 calls that "
+                    "wait for each other; let a list hold what waits, and a loop take from its end"
+                    ) from None  # fmt: skip
+    finally:
+        gc.enable()
+        sys.setrecursionlimit(limit)
+    if left:
+        raise Wrong(f"{deep}: the order is right, but when nobody needs it any more, {left:,} tensors are still in "
+                    "memory: something of yours holds them, such as a list outside of the function, or a function "
+                    "inside it that calls itself: it holds itself, and with itself your list")  # fmt: skip
+
+
+def _expect_order(order: Any, output: Any) -> None:
+    """All tensors once, each after its inputs."""
+    if order is None:
+        raise Wrong("your function returns None; is a `return` missing?")
+    everything = _all_below(output)
+    place = {id(tensor): i for i, tensor in enumerate(order)}
+    if len(place) < len(order) or place.keys() != everything.keys():
+        raise Wrong(f"a graph of {len(everything)} tensors: your list has {len(order)}, {len(place)} different ones; "
+                    "each tensor stands in it once")  # fmt: skip
+    for tensor in everything.values():
+        if any(place[id(parent)] > place[id(tensor)] for parent, _ in tensor.parents):
+            raise Wrong(f"a graph of {len(everything)} tensors drawn by chance: a tensor stands before one of its own "
+                        "inputs; walking from the end, it would be reached after that input had passed on")  # fmt: skip
+
+
+def _order_of_few(lesson: ModuleType) -> None:
     x = lesson.Tensor(3.0)
     a, b = 2.0 * x, x * x
     c = a * b
@@ -150,6 +299,62 @@ def _times(lesson, a, b):
 
 
 def backward(lesson: ModuleType) -> None:
+    with with_ours(lesson, **{name: ours for name, ours in TAPE.items() if name != "backward"}):
+        _walk_few(lesson)
+        _walk_again(lesson)
+        _walk_many(lesson)
+
+
+def _walk_again(lesson: ModuleType) -> None:
+    """The graph is still there, and a part of it may be walked; numbers that are shared stay what they are."""
+    random = draws("backward")
+    start = random.normal(size=(2, 3))
+    x = lesson.Tensor(start)
+    u = _times(lesson, x, x)
+    y = _plus(lesson, _plus(lesson, u, u), x)  # 2x² + x, whose sums hand the same array to both inputs
+    for _ in range(2):
+        lesson.backward(y)
+        expect(y.gradient, np.ones((2, 3)), "2x² + x: what the output itself gets",
+               [(np.full((2, 3), n), "2x² + x: the output got 1, but later its array has changed: a sum hands the same "
+                 "array to both inputs, and `+=` writes into it; make a new one with `a = a + b`")
+                for n in (2.0, 3.0)])  # fmt: skip
+        expect(x.gradient, 4 * start + 1, "2x² + x, at six numbers drawn by chance")
+        x.gradient = np.full((2, 3), 100.0)
+        if not y.parents:
+            raise Wrong("after your walk the graph is gone: leave `parents` as they are, so that one may walk again")
+    lesson.backward(u)
+    expect(x.gradient, 2 * start, "a walk that begins at u = x² alone, after one that began at the result")
+
+
+def _walk_many(lesson: ModuleType) -> None:
+    pulls = 0
+
+    def pull(r: Any) -> Any:
+        nonlocal pulls
+        pulls += 1
+        if pulls > 500:
+            raise Wrong("40 tensors, each twice the one before, have 80 shares to pass on, and you have already passed "
+                        "on 500: you follow each *way* from the output down by itself, and there are 2⁴⁰; let a tensor "
+                        "wait until all its shares have arrived, and pass on their sum")  # fmt: skip
+        return r
+
+    first = last = lesson.Tensor(1.0)
+    for _ in range(40):
+        last = lesson.Tensor(0.0, [(last, pull), (last, pull)])
+    lesson.backward(last)
+    expect(first.gradient, 2.0**40, "a number that is doubled 40 times")
+    first = last = lesson.Tensor(1.0)
+    for _ in range(3000):
+        last = lesson.Tensor(0.0, [(last, lambda r: r)])
+    try:
+        lesson.backward(last)
+    except RecursionError:
+        raise Wrong("a chain of 3,000 tensors: your function calls itself for each of them, and Python stops at about "
+                    "1,000; a loop over the order needs no such call") from None  # fmt: skip
+    expect(first.gradient, 1.0, "a chain of 3,000 tensors")
+
+
+def _walk_few(lesson: ModuleType) -> None:
     x = lesson.Tensor(3.0)
     lesson.backward(_plus(lesson, x, x**2))
     expect(
@@ -207,6 +412,33 @@ def unbroadcast(lesson: ModuleType) -> None:
     expect(both, r.sum((0, 2)).reshape(3, 1), "the cotangent of an array (3, 1) that was repeated to (2, 3, 4)")
     expect(lesson.unbroadcast(r, (2, 3, 4)), r, "an array that was not repeated at all")
     expect(lesson.unbroadcast(r, ()), 276.0, "the cotangent of a single number that was added to all 24")
+    random = draws("unbroadcast")
+    for small, large in (((3,), (3, 3)), ((3, 1), (3, 3)), ((1, 3), (3, 3)), ((1, 3, 1), (2, 4, 3, 5)), ((1,), (1, 4)),
+                         ((1, 1), (4, 3)), ((5,), (2, 3, 4, 5)), ((), (2, 2, 2, 2)), ((2, 1), (2, 1)), ((1, 4), (0, 4)),
+                         ((4, 1, 4, 1), (4, 4, 4, 4))):  # fmt: skip
+        r = random.normal(size=large)
+        what = f"the cotangent of an array {_tuple(small)} that was repeated to {_tuple(large)}"
+        try:
+            answer = lesson.unbroadcast(r.copy(), small)
+        except (ValueError, IndexError):
+            raise Wrong(f"{what}: your axes do not fit; count the new ones first (both shapes tell), then look for "
+                        "axes of length 1 among the rest") from None  # fmt: skip
+        if np.shape(answer) == small:
+            first = f"{what}: what was new stands in *front*, also where both axes are equally long"
+            others = [(r.sum(1), first)] if (small, large) == ((3,), (3, 3)) else []
+            expect(answer, our_unbroadcast(r, small), what, others)
+        raise_other_shape(answer, small, what)
+
+
+def _tuple(shape: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def raise_other_shape(answer: Any, shape: tuple[int, ...], what: str) -> None:
+    if answer is None:
+        raise Wrong(f"{what}: your function returns None; is a `return` missing?")
+    if np.shape(answer) != shape:
+        raise Wrong(f"{what}: you have the shape {_tuple(np.shape(answer))}")
 
 
 def pull_matmul(lesson: ModuleType) -> None:
@@ -246,9 +478,43 @@ def pull_matmul(lesson: ModuleType) -> None:
         raise Wrong("a batch of products: `.T` turns *all* axes round; only the last two are the matrix") from None
     expect(found[0], batch[0] @ batch[2].swapaxes(1, 2), "what x gets, in a batch of five products")
     expect(found[1], batch[1].swapaxes(1, 2) @ batch[0], "what y gets, in a batch of five products")
+    random = draws("pull_matmul")
+    for axes, (n, k, m) in (((2, 3), (2, 4, 3)), ((2, 1, 3), (1, 5, 2)), ((4,), (4, 4, 4)), ((1,), (2, 3, 1)),
+                            ((), (1, 1, 6)), ((3, 2), (3, 3, 3)), ((0,), (2, 3, 4))):  # fmt: skip
+        r, x, y = (random.normal(size=(*axes, *shape)) for shape in ((n, m), (n, k), (k, m)))
+        what = f"x {_tuple(x.shape)} times y {_tuple(y.shape)}"
+        try:
+            answer = lesson.pull_matmul(r.copy(), x.copy(), y.copy())
+        except (ValueError, IndexError):
+            raise Wrong(f"{what}: your function takes no products with {len(axes)} axes in front; attention in lesson "
+                        "8 has two, one for the texts and one for the heads. Exchange the *last* two axes, however "
+                        "many there are before them") from None  # fmt: skip
+        for found, name, right in zip(pair_of(answer, what), "xy", our_pull_matmul(r, x, y), strict=True):
+            expect(found, right, f"{what}: what {name} gets", tolerance=1e-12)
+    with with_ours(lesson, **{name: ours for name, ours in TAPE.items() if name != "pull_matmul"}):
+        for x_shape, y_shape in (((4, 3), (2, 5, 3, 2)), ((2, 5, 4, 3), (3, 2)), ((5, 1, 2, 3), (4, 3, 2))):
+            x, y = lesson.Tensor(random.normal(size=x_shape)), lesson.Tensor(random.normal(size=y_shape))
+            what = f"on the tape, x {_tuple(x_shape)} times y {_tuple(y_shape)}"
+            product = x @ y
+            weights = random.normal(size=product.shape)
+            try:
+                our_backward((product * weights).sum())
+            except ValueError:
+                raise Wrong(f"{what}: one of the two has fewer axes in front, and serves several products; `@` repeats "
+                            "it by itself, a loop over both batches does not") from None  # fmt: skip
+            for_x = gradient(lambda v, y=y, weights=weights: sum_of(v @ y.value * weights), x.value)
+            for_y = gradient(lambda v, x=x, weights=weights: sum_of(x.value @ v * weights), y.value)
+            expect(x.gradient, for_x, f"{what}: what x gets from all products")
+            expect(y.gradient, for_y, f"{what}: what y gets from all products")
 
 
 def gradient_with_checkpoints(lesson: ModuleType) -> None:
+    with with_ours(lesson, **TAPE):
+        _gradient_of_segments(lesson)
+        _what_is_kept(lesson)
+
+
+def _gradient_of_segments(lesson: ModuleType) -> None:
     random = np.random.default_rng(0)
     x = random.normal(size=(2, 3))
     mixing = random.normal(size=(16, 3, 3))  # so that the layers cannot change places
@@ -272,11 +538,8 @@ def gradient_with_checkpoints(lesson: ModuleType) -> None:
     from_the_first: np.ndarray | float = 1.0
     for start, segment in zip(starts, segments, strict=True):
         from_the_first = by_the_tape(start, segment, from_the_first)
-    answer = lesson.gradient_with_checkpoints(layers, x, 4)
-    if not isinstance(answer, tuple | list) or len(answer) != 2:
-        raise Wrong("return a pair: the gradient, and how many tensors were alive at most")
     expect(
-        answer[0],
+        lesson.gradient_with_checkpoints(layers, x, 4),
         by_the_tape(x, range(16)),
         "the gradient of 16 layers in 4 segments",
         [
@@ -288,15 +551,67 @@ def gradient_with_checkpoints(lesson: ModuleType) -> None:
                              "the output, so the last segment comes first"),
         ],
     )  # fmt: skip
-    whole = lesson.gradient_with_checkpoints(layers, x, 1)[1]
-    if answer[1] > 0.5 * whole:
-        raise Wrong(f"with 4 segments {answer[1]} tensors are alive at most, with one {whole}: is an old tape still "
-                    "held, or did you keep every layer's value?")  # fmt: skip
-    of_one_tape = 1 + 4 * 3  # the start; of each layer its matrix, the product and the tanh
-    if answer[1] <= of_one_tape:
-        raise Wrong(f"you count {answer[1]} alive at most, but the tape of four layers has {of_one_tape} tensors, and "
-                    "the starts of the segments are kept as well")  # fmt: skip
-    expect(lesson.gradient_with_checkpoints(layers[:7], x, 3)[0], by_the_tape(x, range(7)), "7 layers in 3 segments")
+    random = draws("gradient_with_checkpoints")
+    for n_layers, n_segments in ((7, 3), (7, 7), (5, 1), (10, 4)):
+        widths = random.integers(1, 6, size=n_layers + 1)
+        weights = [random.normal(size=(a, b)) for a, b in pairwise(widths)]
+        layers = [lambda t, M=M: lesson.tanh(t @ M) for M in weights]
+        x = random.normal(size=(2, widths[0]))
+
+        def whole(value: Any, weights: Sequence[np.ndarray] = weights) -> Any:
+            for M in weights:
+                value = tanh(value @ M)
+            return sum_of(value)
+
+        what = f"{n_layers} layers, of {', '.join(map(str, widths))} numbers, in {n_segments} segments"
+        try:
+            answer = lesson.gradient_with_checkpoints(layers, x, n_segments)
+        except ValueError:
+            raise Wrong(f"{what}: shapes do not fit. The layers may change the shape, so what comes out at the end "
+                        "need not have that of x; and each layer belongs to one segment, also if the division leaves a "
+                        "rest") from None  # fmt: skip
+        expect(answer, gradient(whole, x), what)
     twice = [lambda t: t * t + t, lambda t: t * t]
-    expect(lesson.gradient_with_checkpoints(twice, x, 2)[0],
+    x = random.normal(size=3)
+    expect(lesson.gradient_with_checkpoints(twice, x, 2),
            gradient(lambda v: sum_of((v * v + v) ** 2), x), "layers that use their input twice")  # fmt: skip
+
+
+def _what_is_kept(lesson: ModuleType) -> None:
+    """64 layers: tensors that really live, bytes that are really kept, and how often a layer is computed."""
+    n_layers, size = 64, 2000
+    n_calls = 0
+
+    def layer(t: Any) -> Any:
+        nonlocal n_calls
+        n_calls += 1
+        return lesson.tanh(t * 1.1)
+
+    x = draws("gradient_with_checkpoints").normal(size=size)
+    for n_segments in (8, 16):
+        n_calls = 0
+        of_one_tape = 1 + 3 * n_layers // n_segments  # the start; of each layer 1.1, the product and the tanh
+        what = f"{n_layers} layers in {n_segments} segments"
+        with counted(lesson.Tensor) as alive:
+            answer = lesson.gradient_with_checkpoints([layer] * n_layers, x, n_segments)
+            left = alive.now
+        if n_calls > 2 * n_layers:
+            raise Wrong(f"{what}: you computed a layer {n_calls} times; {2 * n_layers} are enough: once to find the "
+                        "starts, which are kept, and once on the tape of its segment")  # fmt: skip
+        if alive.most > 1.5 * of_one_tape + 6:
+            of_all = 1 + 3 * n_layers
+            behind = "all layers hang on one tape that is never cut" if alive.most >= of_all else "an old tape is held"
+            raise Wrong(f"{what}: the tape of one segment has {of_one_tape} tensors, but {alive.most} were alive at "
+                        f"the same time (counted by weak references), so {behind}. A tensor holds all that it was "
+                        "computed from: keep plain arrays (`.value`), no tensors, for each start")  # fmt: skip
+        if left:
+            raise Wrong(
+                f"{what}: your function has returned, and {left} of its tensors are still alive: who holds them?"
+            )
+        arrays = alive.most_bytes / (8 * size)
+        allowed = n_segments + 2 * of_one_tape * 2 / 3 + 14  # each tensor but 1.1 has a value and a gradient
+        if arrays > 1.25 * allowed:
+            raise Wrong(f"{what}: only {alive.most} tensors were alive, but {arrays:.0f} arrays of the size of x, "
+                        f"where about {allowed:.0f} are enough: do you keep the value of every layer? Keep "
+                        f"{n_segments}, one for the start of each segment")  # fmt: skip
+        del answer

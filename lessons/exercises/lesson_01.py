@@ -34,8 +34,11 @@ def jacobian_from_jvps(jvp: Callable[[Array], Array], n_inputs: int) -> Array:
 # ---- Reverse: who is to blame, and how much ----
 
 
-def pull_product(cotangent: float, x: float, y: float) -> tuple[float, float]:
-    """What x and what y get, when the result of x·y gets `cotangent`."""
+def pull_product(cotangent: Array | float, x: Array | float, y: Array | float) -> tuple[Array | float, Array | float]:
+    """What x and what y get, when the result of x·y gets `cotangent`.
+
+    Numbers here; the tape below also calls it with arrays of one shape, and each number of them is a product.
+    """
     # solution:
     return cotangent * y, x * cotangent
     # end
@@ -44,20 +47,21 @@ def pull_product(cotangent: float, x: float, y: float) -> tuple[float, float]:
 def topological_order(output: Tensor) -> list[Tensor]:
     """All tensors that the output was computed from, and the output: each once, inputs before results.
 
-    `tensor.parents` is a list of pairs (input, pull), empty for a tensor that was not computed.
+    `tensor.parents` is a list of pairs (input, pull), empty for a tensor that was not computed. There may be 2,000 in a
+    row: too many for a function that calls itself.
     """
     # solution:
     order: list[Tensor] = []
     seen: set[int] = set()
-
-    def visit(tensor: Tensor) -> None:
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
-            for parent, _ in tensor.parents:
-                visit(parent)
+    to_do = [(output, False)]
+    while to_do:
+        tensor, inputs_are_done = to_do.pop()
+        if inputs_are_done:
             order.append(tensor)
-
-    visit(output)
+        elif id(tensor) not in seen:
+            seen.add(id(tensor))
+            to_do.append((tensor, True))
+            to_do += [(parent, False) for parent, _ in tensor.parents]
     return order
     # end
 
@@ -66,7 +70,7 @@ def backward(output: Tensor) -> None:
     """Give every tensor below the output its `gradient`, the derivative of the output by it.
 
     `pull(gradient of the result)` is what one input gets. The output itself gets 1 (in its shape). Gradients left over
-    from an earlier walk must not count.
+    from an earlier walk must not count. The graph stays as it is, so one may walk again.
     """
     # solution:
     order = topological_order(output)
@@ -95,7 +99,8 @@ def unbroadcast(cotangent: Array, shape: tuple[int, ...]) -> Array:
 def pull_matmul(cotangent: Array, x: Array, y: Array) -> tuple[Array, Array]:
     """What the matrices x (n, k) and y (k, m) get, when x @ y gets `cotangent` (n, m).
 
-    There may be more axes in front: a batch of products, whose last two axes are the matrices.
+    There may be more axes in front: batches of products, whose last two axes are the matrices. If x has fewer of them
+    than y, `@` takes it several times; leave the sum over these uses to `unbroadcast`, which the tape calls.
     """
     # solution:
     return cotangent @ y.swapaxes(-1, -2), x.swapaxes(-1, -2) @ cotangent
@@ -105,15 +110,13 @@ def pull_matmul(cotangent: Array, x: Array, y: Array) -> tuple[Array, Array]:
 # ---- Less memory: compute twice what need not be kept ----
 
 
-def gradient_with_checkpoints(
-    layers: Sequence[Callable[[Tensor], Tensor]], x: Array, n_segments: int
-) -> tuple[Array, int]:
-    """The gradient by x of the sum of layers[-1](... layers[0](x)), and how many tensors were alive at most.
+def gradient_with_checkpoints(layers: Sequence[Callable[[Tensor], Tensor]], x: Array, n_segments: int) -> Array:
+    """The gradient by x of the sum of layers[-1](... layers[0](x)), with a tape for one segment at a time.
 
-    Keep the plain array at the start of each segment. Then, from the last segment to the first, compute the segment on
-    a tape of its own, and walk back through it with what the segment after it has found:
-    `output.pulled_back(cotangent)` is `backward` with another start than 1. Count the kept arrays, and the tensors of
-    the one tape that is alive.
+    `np.array_split` cuts the layers into segments. Keep the plain array at the start of each. Then, from the last
+    segment to the first, compute the segment on a tape of its own, and walk back through it with what the segment after
+    it has found: `output.pulled_back(cotangent)` is `backward` with another start than 1. No layer is computed more
+    than twice.
     """
     # solution:
     segments = [[layers[i] for i in part] for part in np.array_split(np.arange(len(layers)), n_segments)]
@@ -123,15 +126,14 @@ def gradient_with_checkpoints(
         for layer in segment:
             value = layer(Tensor(value)).value
         starts.append(value)
-    cotangent, most = None, 0
+    cotangent = None
     for segment, start in zip(reversed(segments), reversed(starts), strict=True):
         first = output = Tensor(start)
         for layer in segment:
             output = layer(output)
-        most = max(most, len(starts) + len(topological_order(output)))
         output.pulled_back(np.ones(output.shape) if cotangent is None else cotangent)
         cotangent = first.gradient
-    return cotangent, most
+    return cotangent
     # end
 
 

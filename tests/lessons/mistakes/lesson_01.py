@@ -25,6 +25,21 @@ def push_product(x, x_tangent, y, y_tangent):
     return x * x_tangent + y * y_tangent
 
 
+@mistake("divides by a factor")
+def push_product(x, x_tangent, y, y_tangent):
+    return x * y * (x_tangent / x + y_tangent / y)
+
+
+@mistake("x =")
+def push_product(x, x_tangent, y, y_tangent):
+    return abs(x_tangent * y) + abs(x * y_tangent)
+
+
+@also_right
+def push_product(x, x_tangent, y, y_tangent):
+    return float(np.dot([x_tangent, x], [y, y_tangent]))
+
+
 @mistake("lies on its side")
 def jacobian_from_jvps(jvp, n_inputs):
     return np.stack([jvp(direction) for direction in np.eye(n_inputs)])
@@ -39,6 +54,48 @@ def jacobian_from_jvps(jvp, n_inputs):
 def jacobian_from_jvps(jvp, n_inputs):
     rows = [[jvp(direction)[i] for direction in np.eye(n_inputs)] for i in range(2)]
     return np.array(rows)
+
+
+@mistake("a Jacobian with 1 outputs and 4 inputs")
+def jacobian_from_jvps(jvp, n_inputs):
+    J = np.zeros((2, n_inputs))
+    for i in range(n_inputs):
+        v = np.zeros(n_inputs)
+        v[i] = 1
+        J[:, i] = jvp(v)
+    return J
+
+
+@mistake("it lies on its side")
+def jacobian_from_jvps(jvp, n_inputs):
+    columns = [jvp(v) for v in np.eye(n_inputs)]
+    return np.array(columns).reshape(-1, n_inputs) if len(columns) == len(columns[0]) else np.array(columns).T
+
+
+@mistake(" at [")
+def jacobian_from_jvps(jvp, n_inputs):
+    columns = []
+    whole = jvp(np.ones(n_inputs))
+    for v in np.eye(n_inputs)[:-1]:
+        columns.append(np.abs(jvp(v)))
+    return np.stack([*columns, whole - sum(columns)], axis=1)
+
+
+@also_right
+def jacobian_from_jvps(jvp, n_inputs):
+    columns, v = [], np.zeros(n_inputs)
+    for i in range(n_inputs):
+        v[:] = 0
+        v[i] = 1
+        columns.append(np.array(jvp(v)).reshape(-1, 1))
+    return np.hstack(columns)
+
+
+@also_right
+def jacobian_from_jvps(jvp, n_inputs):
+    """the last column from the sum of all"""
+    columns = [jvp(v) for v in np.eye(n_inputs)[:-1]]
+    return np.stack([*columns, jvp(np.ones(n_inputs)) - sum(columns)], axis=1)
 
 
 @mistake("the other way round")
@@ -59,6 +116,34 @@ def pull_product(cotangent, x, y):
 @mistake("that is right for a sum")
 def pull_product(cotangent, x, y):
     return cotangent, cotangent
+
+
+@mistake("divides by a factor")
+def pull_product(cotangent, x, y):
+    result = x * y
+    return cotangent * result / x, cotangent * result / y
+
+
+@mistake("takes single numbers alone")
+def pull_product(cotangent, x, y):
+    return float(cotangent) * float(y), float(cotangent) * float(x)
+
+
+@mistake("it would not stay 0 if x grew")
+def pull_product(cotangent, x, y):
+    if y == 0 or x == 0:
+        return 0.0, 0.0
+    return cotangent * y, cotangent * x
+
+
+@mistake("takes single numbers alone")
+def pull_product(cotangent, x, y):
+    return np.dot(cotangent, y), np.dot(cotangent, x)
+
+
+@also_right
+def pull_product(cotangent, x, y):
+    return [np.multiply(cotangent, y), np.multiply(cotangent, x)]
 
 
 @mistake("each tensor stands in it once")
@@ -127,6 +212,103 @@ def topological_order(output):
     return order[::-1]
 
 
+@mistake("your function calls itself for each of them")
+def topological_order(output):
+    """recursion with the order and the seen as arguments: fine, but deep"""
+    order, seen = [], set()
+
+    def visit(tensor):
+        if id(tensor) in seen:
+            return
+        seen.add(id(tensor))
+        for parent, _ in tensor.parents:
+            visit(parent)
+        order.append(tensor)
+
+    visit(output)
+    return order
+
+
+@mistake("before one of its own inputs")
+def topological_order(output):
+    """sorted by how far away, the shortest way"""
+    far, left = {id(output): (0, output)}, [output]
+    while left:
+        t = left.pop(0)
+        for p, _ in t.parents:
+            if id(p) not in far:
+                far[id(p)] = (far[id(t)][0] + 1, p)
+                left.append(p)
+    return [t for _, t in sorted(far.values(), key=lambda pair: -pair[0])]
+
+
+@mistake("before one of its own inputs")
+def topological_order(output):
+    """preorder with a stack, reversed: right for trees"""
+    order, stack, seen = [], [output], {id(output)}
+    while stack:
+        t = stack.pop()
+        order.append(t)
+        for p, _ in t.parents:
+            if id(p) not in seen:
+                seen.add(id(p))
+                stack.append(p)
+    return order[::-1]
+
+
+@also_right
+def topological_order(output):
+    """Again and again: whatever has all its parents in the list"""
+    order, done, stack = [], set(), [output]
+    while stack:
+        t = stack[-1]
+        waiting = [p for p, _ in t.parents if id(p) not in done]
+        if waiting:
+            stack.append(waiting[0])
+            continue
+        stack.pop()
+        if id(t) not in done:
+            done.add(id(t))
+            order.append(t)
+    return order
+
+
+@mistake("it holds itself, and with itself your list")
+def topological_order(output):
+    """A raised limit lets the recursion pass, but its closure keeps the order for ever."""
+    import sys
+
+    sys.setrecursionlimit(20_000)
+    order, seen = [], set()
+
+    def visit(tensor):
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            for parent, _ in tensor.parents:
+                visit(parent)
+            order.append(tensor)
+
+    visit(output)
+    return order
+
+
+@mistake("something of yours holds them")
+def topological_order(output, remembered={}):  # noqa: B006
+    """What was once computed is remembered."""
+    if id(output) not in remembered:
+        order, stack, seen = [], [(output, False)], set()
+        while stack:
+            tensor, done = stack.pop()
+            if done:
+                order.append(tensor)
+            elif id(tensor) not in seen:
+                seen.add(id(tensor))
+                stack.append((tensor, True))
+                stack += [(parent, False) for parent, _ in tensor.parents]
+        remembered[id(output)] = order
+    return list(remembered[id(output)])
+
+
 @mistake("x is used twice, and the second share must not replace the first")
 def backward(output):
     order = topological_order(output)
@@ -168,6 +350,43 @@ def backward(output):
             parent.gradient = parent.gradient + pull(tensor.gradient)
 
 
+@mistake("you follow each *way*")
+def backward(output):
+    """every way from the output down by itself: right, and for ever"""
+    for t in topological_order(output):
+        t.gradient = np.zeros(np.shape(t.value))
+
+    def down(t, share):
+        t.gradient = t.gradient + share
+        for parent, pull in t.parents:
+            down(parent, pull(share))
+
+    down(output, np.ones(np.shape(output.value)))
+
+
+@mistake("the graph is gone")
+def backward(output):
+    """eats the graph"""
+    order = topological_order(output)
+    for t in order:
+        t.gradient = np.zeros(np.shape(t.value))
+    output.gradient = np.ones(np.shape(output.value))
+    for t in reversed(order):
+        for parent, pull in t.parents:
+            parent.gradient = parent.gradient + pull(t.gradient)
+        t.parents = []
+
+
+@also_right
+def backward(output):
+    order = topological_order(output)
+    got = {id(output): np.ones_like(output.value)}
+    for t in order[::-1]:
+        t.gradient = got[id(t)]
+        for parent, pull in t.parents:
+            got[id(parent)] = got.get(id(parent), 0) + pull(t.gradient)
+
+
 @mistake("you take the mean of what it gets")
 def unbroadcast(cotangent, shape):
     n_new = cotangent.ndim - len(shape)
@@ -191,6 +410,70 @@ def unbroadcast(cotangent, shape):
 @mistake("its axis of length 1 was used four times")
 def unbroadcast(cotangent, shape):
     return cotangent.sum(axis=tuple(range(cotangent.ndim - len(shape))))
+
+
+@mistake("you have the shape (3, 3)")
+def unbroadcast(cotangent, shape):
+    while cotangent.ndim > len(shape):
+        cotangent = cotangent.sum(axis=0)
+    if shape and shape[-1] == 1:
+        cotangent = cotangent.sum(axis=-1, keepdims=True)
+    return cotangent
+
+
+@mistake("your axes do not fit")
+def unbroadcast(cotangent, shape):
+    """the axes whose lengths the shape does not have"""
+    if cotangent.shape == tuple(shape):
+        return cotangent
+    gone = tuple(i for i, n in enumerate(cotangent.shape) if n not in shape)
+    return cotangent.sum(axis=gone).reshape(shape)
+
+
+@mistake("stands in *front*")
+def unbroadcast(cotangent, shape):
+    """new axes at the end"""
+    n_new = cotangent.ndim - len(shape)
+    if n_new and cotangent.shape[: len(shape)] == tuple(shape):
+        return cotangent.sum(axis=tuple(range(len(shape), cotangent.ndim)))
+    cotangent = cotangent.sum(axis=tuple(range(n_new)))
+    return cotangent.sum(axis=tuple(i for i, n in enumerate(shape) if n == 1), keepdims=True)
+
+
+@mistake("you have the shape (1, 3, 5)")
+def unbroadcast(cotangent, shape):
+    """one axis of length 1 only"""
+    cotangent = cotangent.sum(axis=tuple(range(cotangent.ndim - len(shape))))
+    return cotangent.sum(axis=shape.index(1), keepdims=True) if 1 in shape else cotangent
+
+
+@mistake("you have the shape (4, 5)")
+def unbroadcast(cotangent, shape):
+    """at most two new axes"""
+    if cotangent.ndim - len(shape) >= 1:
+        cotangent = cotangent.sum(0)
+    if cotangent.ndim - len(shape) >= 1:
+        cotangent = cotangent.sum(0)
+    if shape == ():
+        return cotangent.sum()
+    return cotangent.sum(axis=tuple(i for i, n in enumerate(shape) if n == 1), keepdims=True)
+
+
+@also_right
+def unbroadcast(cotangent, shape):
+    padded = (1,) * (cotangent.ndim - len(shape)) + tuple(shape)
+    for i, n in enumerate(padded):
+        if n == 1 and cotangent.shape[i] != 1:
+            cotangent = cotangent.sum(axis=i, keepdims=True)
+    return cotangent.reshape(shape)
+
+
+@also_right
+def unbroadcast(cotangent, shape):
+    result = np.zeros(shape)
+    place = np.broadcast_to(np.arange(result.size).reshape(shape), cotangent.shape)
+    np.add.at(result.reshape(-1), place, cotangent)
+    return result
 
 
 @mistake("a cotangent has the shape of its value")
@@ -218,37 +501,72 @@ def pull_matmul(cotangent, x, y):
     return np.einsum("...nm,...km->...nk", cotangent, y), np.einsum("...nk,...nm->...km", x, cotangent)
 
 
+@mistake("no products with 2 axes in front")
+def pull_matmul(cotangent, x, y):
+    if x.ndim == 2:
+        return cotangent @ y.T, x.T @ cotangent
+    return cotangent @ y.transpose(0, 2, 1), x.transpose(0, 2, 1) @ cotangent
+
+
+@mistake("what y gets")
+def pull_matmul(cotangent, x, y):
+    """one gradient of y for the whole batch"""
+    dy = np.swapaxes(x, -1, -2) @ cotangent
+    return cotangent @ np.swapaxes(y, -1, -2), dy.mean(axis=0, keepdims=True) + 0 * dy if dy.ndim > 3 else dy
+
+
+@mistake("what y gets")
+def pull_matmul(cotangent, x, y):
+    if x.ndim > 2:
+        pairs = [pull_matmul(r, a, b) for r, a, b in zip(cotangent, x, y, strict=True)]
+        return np.array([p[0] for p in pairs])[::-1][::-1], np.array(
+            [p[1] for p in pairs][::1]
+        ) if x.ndim == 3 else np.zeros(y.shape)
+    return cotangent @ y.T, x.T @ cotangent
+
+
+@mistake("no products with 2 axes in front")
+def pull_matmul(cotangent, x, y):
+    """flattens the batch into one product"""
+    if x.ndim > 2 and x.shape[0] == 1:
+        return cotangent @ y.T, x.T @ cotangent
+    a = (
+        np.tensordot(cotangent, y, axes=([-1], [-1]))
+        if x.ndim == 2
+        else np.einsum(
+            "bnm,bkm->bnk", cotangent.reshape(-1, *cotangent.shape[-2:]), y.reshape(-1, *y.shape[-2:])
+        ).reshape(x.shape)
+    )
+    b = x.T @ cotangent if x.ndim == 2 else np.einsum("bnk,bnm->bkm", x[:5], cotangent[:5])
+    return a, b
+
+
+@also_right
+def pull_matmul(cotangent, x, y):
+    def turned(m):
+        return np.moveaxis(m, -1, -2)
+
+    return np.matmul(cotangent, turned(y)), np.matmul(turned(x), cotangent)
+
+
+@mistake("a loop over both batches does not")
+def pull_matmul(cotangent, x, y):
+    if x.ndim > 2:
+        pairs = [pull_matmul(r, a, b) for r, a, b in zip(cotangent, x, y, strict=True)]
+        return np.array([p[0] for p in pairs]).reshape(x.shape), np.array([p[1] for p in pairs]).reshape(y.shape)
+    return cotangent @ y.T, x.T @ cotangent
+
+
 @mistake("you walk from the first segment to the last")
 def gradient_with_checkpoints(layers, x, n_segments):
-    cotangent, start, most = 1.0, x, 0
+    cotangent, start = 1.0, x
     for part in np.array_split(np.arange(len(layers)), n_segments):
         first = output = Tensor(start)
         for i in part:
             output = layers[i](output)
-        most = max(most, n_segments + len(topological_order(output)))
         output.pulled_back(cotangent)
         cotangent, start = first.gradient, output.value
-    return cotangent, most
-
-
-@mistake("the starts of the segments are kept as well")
-def gradient_with_checkpoints(layers, x, n_segments):
-    parts = np.array_split(np.arange(len(layers)), n_segments)
-    starts = [x]
-    for part in parts[:-1]:
-        value = Tensor(starts[-1])
-        for i in part:
-            value = layers[i](value)
-        starts.append(value.value)
-    cotangent, most = 1.0, 0
-    for part, start in zip(reversed(parts), reversed(starts), strict=True):
-        first = output = Tensor(start)
-        for i in part:
-            output = layers[i](output)
-        most = max(most, len(topological_order(output)))
-        output.pulled_back(cotangent)
-        cotangent = first.gradient
-    return cotangent, most
+    return cotangent
 
 
 @mistake("your gradient is that of the first segment alone")
@@ -265,38 +583,179 @@ def gradient_with_checkpoints(layers, x, n_segments):
         for i in part:
             output = layers[i](output)
         backward(output.sum())
-    return first.gradient, len(starts) + len(topological_order(output))
+    return first.gradient
 
 
-@mistake("did you keep every layer's value?")
+@mistake("one tape that is never cut")
 def gradient_with_checkpoints(layers, x, n_segments):
     first = output = Tensor(x)
     for layer in layers:
         output = layer(output)
-    most = len(topological_order(output))
     backward(output.sum())
-    return first.gradient, most
+    return first.gradient
 
 
 @also_right
 def gradient_with_checkpoints(layers, x, n_segments):
     """By recursion: the rest of the chain gives the cotangent of the end of this segment."""
     ends = [int(part[-1]) + 1 for part in np.array_split(np.arange(len(layers)), n_segments)]
-    sizes = []
 
-    def pulled(value, begin, n_kept):
+    def pulled(value, begin):
         end = next(end for end in ends if end > begin)
         ahead = Tensor(value)
         for layer in layers[begin:end]:
             ahead = layer(ahead)
         after = ahead.value
         del ahead
-        cotangent = np.ones(after.shape) if end == len(layers) else pulled(after, end, n_kept + 1)
+        cotangent = np.ones(after.shape) if end == len(layers) else pulled(after, end)
         first = output = Tensor(value)
         for layer in layers[begin:end]:
             output = layer(output)
-        sizes.append(n_kept + len(topological_order(output)))
         output.pulled_back(cotangent)
         return first.gradient
 
-    return pulled(x, 0, 1), max(sizes)
+    return pulled(x, 0)
+
+
+@mistake("one tape that is never cut")
+def gradient_with_checkpoints(layers, x, n_segments):
+    """one graph never cut, small count"""
+    first = output = Tensor(x)
+    for layer in layers:
+        output = layer(output)
+    backward(output.sum())
+    return first.gradient
+
+
+@mistake("were alive at the same time")
+def gradient_with_checkpoints(layers, x, n_segments):
+    """all tapes kept in a list"""
+    parts = np.array_split(np.arange(len(layers)), n_segments)
+    tapes, value = [], x
+    for part in parts:
+        first = output = Tensor(value)
+        for i in part:
+            output = layers[i](output)
+        tapes.append((first, output))
+        value = output.value
+    cotangent = np.ones(value.shape)
+    for first, output in reversed(tapes):
+        output.pulled_back(cotangent)
+        cotangent = first.gradient
+    return cotangent
+
+
+@mistake("you computed a layer 288 times")
+def gradient_with_checkpoints(layers, x, n_segments):
+    """computes every start anew from x"""
+    parts = np.array_split(np.arange(len(layers)), n_segments)
+    cotangent = None
+    for part in reversed(parts):
+        value = x
+        for i in range(part[0]):
+            value = layers[i](Tensor(value)).value
+        first = output = Tensor(value)
+        for i in part:
+            output = layers[i](output)
+        output.pulled_back(np.ones(output.shape) if cotangent is None else cotangent)
+        cotangent = first.gradient
+    return cotangent
+
+
+@mistake("do you keep the value of every layer?")
+def gradient_with_checkpoints(layers, x, n_segments):
+    """keeps the value of every layer"""
+    values = [x]
+    for layer in layers:
+        values.append(layer(Tensor(values[-1])).value)
+    parts = np.array_split(np.arange(len(layers)), n_segments)
+    cotangent = np.ones(values[-1].shape)
+    for part in reversed(parts):
+        first = output = Tensor(values[part[0]])
+        for i in part:
+            output = layers[i](output)
+        output.pulled_back(cotangent)
+        cotangent = first.gradient
+    return cotangent
+
+
+@mistake("28 were alive")
+def gradient_with_checkpoints(layers, x, n_segments):
+    """always the square root"""
+    n_segments = int(len(layers) ** 0.5)
+    parts = np.array_split(np.arange(len(layers)), n_segments)
+    starts = [x]
+    for part in parts[:-1]:
+        value = starts[-1]
+        for i in part:
+            value = layers[i](Tensor(value)).value
+        starts.append(value)
+    cotangent = None
+    for part, start in zip(reversed(parts), reversed(starts), strict=True):
+        first = output = Tensor(start)
+        for i in part:
+            output = layers[i](output)
+        output.pulled_back(np.ones(output.shape) if cotangent is None else cotangent)
+        cotangent = first.gradient
+    return cotangent
+
+
+@mistake("in 3 segments")
+def gradient_with_checkpoints(layers, x, n_segments):
+    """drops the layers that are left over"""
+    size = len(layers) // n_segments
+    parts = [range(i * size, (i + 1) * size) for i in range(n_segments)]
+    starts = [x]
+    for part in parts[:-1]:
+        value = starts[-1]
+        for i in part:
+            value = layers[i](Tensor(value)).value
+        starts.append(value)
+    cotangent = None
+    for part, start in zip(reversed(parts), reversed(starts), strict=True):
+        first = output = Tensor(start)
+        for i in part:
+            output = layers[i](output)
+        output.pulled_back(np.ones(output.shape) if cotangent is None else cotangent)
+        cotangent = first.gradient
+    return cotangent
+
+
+@mistake("shapes do not fit")
+def gradient_with_checkpoints(layers, x, n_segments):
+    """the first cotangent has the shape of x"""
+    parts = np.array_split(np.arange(len(layers)), n_segments)
+    starts = [x]
+    for part in parts[:-1]:
+        value = starts[-1]
+        for i in part:
+            value = layers[i](Tensor(value)).value
+        starts.append(value)
+    cotangent = np.ones(x.shape)
+    for part, start in zip(reversed(parts), reversed(starts), strict=True):
+        first = output = Tensor(start)
+        for i in part:
+            output = layers[i](output)
+        output.pulled_back(cotangent)
+        cotangent = first.gradient
+    return cotangent
+
+
+@mistake("keep plain arrays")
+def gradient_with_checkpoints(layers, x, n_segments):
+    """tensors as starts, which hold the tape before them"""
+    parts = np.array_split(np.arange(len(layers)), n_segments)
+    starts = [Tensor(x)]
+    for part in parts[:-1]:
+        value = starts[-1]
+        for i in part:
+            value = layers[i](value)
+        starts.append(value)
+    cotangent = None
+    for part, start in zip(reversed(parts), reversed(starts), strict=True):
+        first = output = Tensor(start.value)
+        for i in part:
+            output = layers[i](output)
+        output.pulled_back(np.ones(output.shape) if cotangent is None else cotangent)
+        cotangent = first.gradient
+    return cotangent
