@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from types import ModuleType
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import numpy as np
 
 from lesson_01 import Tensor, backward, tanh
-from pellucid.course.checks import Wrong, expect
+from pellucid.course.checks import Wrong, draws, expect
 
 Array = np.ndarray
+
+
+EPSILON = 1e-5  # what the 10⁻⁶ in the denominator of equation 38 may change
 
 
 def _numbers(*shape: int, seed: int = 6, scale: float = 1.0) -> Array:
@@ -50,7 +54,15 @@ def rnn_states(lesson: ModuleType) -> None:
     T, B = 4, 2
     for D, H in ((3, 3), (4, 3)):
         x, W, U, b = _numbers(T, B, D), _numbers(H, H, seed=1), _numbers(H, D, seed=2), _numbers(H, seed=3)
-        answer = lesson.rnn_states(x.copy(), *(Tensor(each) for each in (W, U, b)))
+        try:
+            answer = lesson.rnn_states(x.copy(), *(Tensor(each) for each in (W, U, b)))
+        except ValueError as error:
+            if D == H or "core dimension" not in str(error):
+                raise
+            raise Wrong(
+                f"words of {D} numbers and states of {H}: two shapes do not fit. The first state has as many numbers "
+                "as W has rows, however many a word has, and a product with U is `x @ U.T`"
+            ) from None
         values = _values(answer, T, "rnn_states")
         right = _states(x, W, U, b)
         late = [_states(np.concatenate([np.zeros((n, B, D)), x[:-n]]), W, U, b) for n in (1, 2)]
@@ -108,6 +120,37 @@ def rnn_states(lesson: ModuleType) -> None:
             "the last state changes with the first word, but the walk back does not arrive there: somewhere on the "
             "way a state became a plain number"
         )
+    random = draws("rnn_states")
+    for T, B, D, H in ((1, 1, 2, 1), (6, 3, 2, 5), (12, 2, 6, 3)):
+        x, W, U, b = (random.normal(size=shape) for shape in ((T, B, D), (H, H), (H, D), (H,)))
+        given, ours = ([Tensor(each) for each in (x, W, U, b)] for _ in range(2))
+        answer = lesson.rnn_states(*given)
+        what = f"of {B} texts of {T} words, {D} numbers in a word and {H} in a state"
+        expect(_values(answer, T, "rnn_states"), _states(x, W, U, b), f"the states {what}")
+        _same_gradients(answer, _on_tape(*ours), given, ours, "xWUb", what)
+
+
+def _on_tape(x: Tensor, W: Tensor, U: Tensor, b: Tensor, k: int | None = None) -> list[Tensor]:
+    h = Tensor(np.zeros((x.shape[1], W.shape[0])))
+    states = []
+    for t in range(x.shape[0]):
+        h = tanh((Tensor(h.value) if k and t % k == 0 else h) @ W.T + x[t] @ U.T + b)
+        states.append(h)
+    return states
+
+
+def _same_gradients(
+    answer: list[Tensor],
+    ours: list[Tensor],
+    given: list[Tensor],
+    our_inputs: list[Tensor],
+    names: Sequence[str],
+    what: str,
+) -> None:
+    found, wanted = _gradients(answer, -1, given), _gradients(ours, -1, our_inputs)
+    for name, theirs, right in zip(names, found, wanted, strict=True):
+        lost = f"{name} gets no gradient from the last state: on the way, something became a plain number"
+        expect(theirs, right, f"what the last state gives to {name}, {what}", [(0 * right, lost)])
 
 
 # ---- Back through time ----
@@ -116,6 +159,10 @@ def rnn_states(lesson: ModuleType) -> None:
 def jacobian_through_time(lesson: ModuleType) -> None:
     H, n = 4, 3
     W, h = _numbers(H, H, seed=1, scale=0.8), np.tanh(_numbers(n, H, seed=2))
+    once = W.copy()
+    lesson.jacobian_through_time(once, h.copy())
+    if not np.array_equal(once, W):
+        raise Wrong("your function has changed the W that it was given: `*=` works in place; make a new array")
 
     def product(factors: list[Array]) -> Array:
         result = np.eye(H)
@@ -181,7 +228,24 @@ def jacobian_through_time(lesson: ModuleType) -> None:
             (np.sum(factors, axis=0), "you add the steps; one follows the other, so their slopes are multiplied"),
         ],
     )  # fmt: skip
-    expect(lesson.jacobian_through_time(W.copy(), h[:0].copy()), np.eye(H), "∂h_s/∂h_s, of no step at all")
+    try:
+        none = lesson.jacobian_through_time(W.copy(), h[:0].copy())
+    except (IndexError, TypeError, ValueError):
+        raise Wrong(
+            "no state is given, and your function looks for the first one: a state changes with itself as 1 with 1, so "
+            "without a step the Jacobian is the identity"
+        ) from None
+    expect(none, np.eye(H), "∂h_s/∂h_s, of no step at all")
+    random = draws("jacobian_through_time")
+    for H, n in ((1, 3), (3, 2), (6, 9)):
+        W, h = random.normal(size=(H, H)), np.tanh(random.normal(size=(n, H)))
+        given = W.copy(), h.copy()
+        answer = lesson.jacobian_through_time(*given)
+        if not (np.array_equal(given[0], W) and np.array_equal(given[1], h)):
+            raise Wrong("your function has changed the W or the states that it was given; make new arrays")
+        expect(
+            answer, product([(1 - row**2)[:, None] * W for row in h]), f"the Jacobian of {n} steps, {H} numbers each"
+        )
 
 
 def _gradients(states: list[Tensor], which: int, inputs: list[Tensor]) -> list[Array]:
@@ -195,6 +259,14 @@ def _gradients(states: list[Tensor], which: int, inputs: list[Tensor]) -> list[A
 def truncated_states(lesson: ModuleType) -> None:
     for k in (3, 5):
         _cut_after(lesson, k)
+    random = draws("truncated_states")
+    for k, T, B, D, H in ((1, 4, 1, 2, 3), (2, 7, 3, 4, 2), (9, 5, 2, 2, 2), (4, 4, 1, 3, 1)):
+        x, W, U, b = (random.normal(size=shape) for shape in ((T, B, D), (H, H), (H, D), (H,)))
+        given, ours = ([Tensor(each) for each in (x, W, U, b)] for _ in range(2))
+        answer = lesson.truncated_states(*given, k)
+        what = f"of {B} texts of {T} words, with k = {k}"
+        expect(_values(answer, T, "truncated_states"), _states(x, W, U, b), f"the states {what}")
+        _same_gradients(answer, _on_tape(*ours, k=k), given, ours, "xWUb", what)
 
 
 def _cut_after(lesson: ModuleType, k: int) -> None:
@@ -363,14 +435,30 @@ def lstm_step(lesson: ModuleType) -> None:
                 f"the numbers are right, but the walk back from {name} loses a part of the gradient: somewhere in the "
                 "step, a gate or the cells became a plain number"
             )
+    kept = "your step has changed the h or the cells that it was given; the next step needs them as they were"
+    if not all(np.array_equal(each.value, value) for each, value in zip(given[:2], (h, c), strict=True)):
+        raise Wrong(kept)
+    random = draws("lstm_step")
+    for B, D, H in ((1, 1, 1), (3, 2, 4)):
+        shapes = (B, D), (B, H), (B, H), (4 * H, D), (4 * H, H), (4 * H,)
+        x, *values = (2 * random.normal(size=shape) for shape in shapes)
+        given, ours = ([Tensor(each) for each in values] for _ in range(2))
+        answer, right = list(lesson.lstm_step(x, *given)), list(_lstm_on_tape(x, *ours))
+        for name, theirs, wanted in zip(("h", "cells"), answer, right, strict=True):
+            expect(theirs, wanted, f"the new {name} of {B} texts, {D} numbers in a word and {H} in a state")
+        _same_gradients(answer, right, given, ours, ["h", "c", "W_x", "W_h", "b"], "in an LSTM")
 
 
 # ---- Kernels, and attention without a softmax ----
 
 
 def square_features(lesson: ModuleType) -> None:
-    for x, y in ((np.array([1.0, 2.0]), np.array([3.0, 0.5])), (_numbers(6), _numbers(6, seed=7)), (_numbers(1),) * 2):
-        both = [lesson.square_features(each.copy()) for each in (x, y)]
+    random = draws("square_features")
+    pairs = [(np.array([1.0, 2.0]), np.array([3.0, 0.5])), (_numbers(6), _numbers(6, seed=7)), (_numbers(1),) * 2]
+    pairs += [tuple(random.normal(size=(2, n))) for n in (2, 3, 11)]
+    for x, y in (*pairs, (np.zeros(3), _numbers(3))):
+        with np.errstate(all="ignore"):
+            both = [lesson.square_features(each.copy()) for each in (x, y)]
         if both[0] is None:
             raise Wrong("square_features returns None; is a `return` missing?")
         features = [np.asarray(each, dtype=float) for each in both]
@@ -486,7 +574,47 @@ def attention_by_features(lesson: ModuleType) -> None:
                 "you divide by the sum of the whole table; each position divides by the sum of its own row",
             ),
         ],
+        tolerance=EPSILON,
     )
+    random = draws("attention_by_features")
+    of_the_page = np.array([[1.0, -0.8]] * 2), np.array([[1.0, 0.2], [0.3, 1.0]]), np.array([[10.0], [20.0]])
+    for q, k, v in (of_the_page, *(_signed(random, *shape) for shape in ((1, 2, 3), (4, 1, 1), (9, 5, 4)))):
+        products = np.tril(q @ k.T)
+        sizes = np.abs(products)
+        positive = np.maximum(products, 0)
+        sums = products.sum(axis=1, keepdims=True)
+        with np.errstate(all="ignore"):
+            answer = lesson.attention_by_features(q.copy(), k.copy(), v.copy())
+            mistakes = [
+                (
+                    products @ v / sizes.sum(axis=1, keepdims=True),
+                    "some of these weights are negative, as with φ(x) = x, and you divide by the sum of their *sizes*: "
+                    "then the weights no longer sum to 1",
+                ),
+                (
+                    products @ v / np.abs(sums),
+                    "the sum of the weights may be negative, as with φ(x) = x, and you divide by its size: then they "
+                    "sum to -1",
+                ),
+                (
+                    positive @ v / positive.sum(axis=1, keepdims=True),
+                    "you make every negative weight 0: that cannot be written as a product of features any more",
+                ),
+            ]
+            if np.shape(answer) == v.shape and np.abs(answer).max() > 1e3 > np.abs(v).max() / np.abs(sums).min():
+                raise Wrong("the sum of the weights may be negative, as with φ(x) = x; you keep it above 0")
+        (T, F), V = q.shape, v.shape[1]
+        what = f"the outputs of {T} positions, {F} features that may be negative, {V} numbers in a value"
+        expect(answer, products @ v / sums, what, mistakes, tolerance=EPSILON)
+
+
+def _signed(random: np.random.Generator, T: int, F: int, V: int) -> tuple[Array, Array, Array]:
+    """Features that may be negative, and values; the sum of no position's weights is near 0, and one is negative."""
+    while True:
+        q, k = random.normal(size=(2, T, F))
+        sums = np.tril(q @ k.T).sum(axis=1)
+        if np.abs(sums).min() > 0.3 and sums.min() < 0:
+            return q, k, random.normal(size=(T, V))
 
 
 def linear_attention_recurrence(lesson: ModuleType) -> None:
@@ -542,6 +670,7 @@ def linear_attention_recurrence(lesson: ModuleType) -> None:
                 "you store the queries and ask with the keys; a word leaves its key, and asks with its query",
             ),
         ],
+        tolerance=EPSILON,
     )
     if np.shape(S) == (V, F):
         raise Wrong("your S lies on its side, as W in the notes: it has a row for each feature of a key")
@@ -580,5 +709,28 @@ def linear_attention_recurrence(lesson: ModuleType) -> None:
                 "was handed over",
             )
         ],
+        tolerance=EPSILON,
     )
     expect(state[0], states[-1], "S after two pieces")
+    expect(state[1], k.sum(axis=0), "d after two pieces")
+    random = draws("linear_attention_recurrence")
+    for T, F, V in ((2, 1, 1), (6, 4, 3), (9, 2, 5)):
+        q, k, v = _signed(random, T, F, V)
+        products = np.tril(q @ k.T)
+        sums = products.sum(axis=1, keepdims=True)
+        pieces, state = [], (np.zeros((F, V)), np.zeros(F))
+        for start, end in pairwise((0, 1, T)):
+            y, *state = lesson.linear_attention_recurrence(q[start:end], k[start:end], v[start:end], *state)
+            pieces.append(np.asarray(y))
+        carried = np.tril(np.abs(q) @ np.abs(k).T).sum(axis=1, keepdims=True)
+        size = "some of these features are negative, as with φ(x) = x: the normaliser is q·d, with its sign"
+        what = f"the outputs of {T} words read in two pieces, {F} features that may be negative, {V} numbers in a value"
+        expect(
+            np.concatenate(pieces),
+            products @ v / sums,
+            what,
+            [(products @ v / np.abs(sums), size), (products @ v / carried, size)],
+            tolerance=EPSILON,
+        )
+        expect(state[0], k.T @ v, f"S after {T} words")
+        expect(state[1], k.sum(axis=0), f"d after {T} words")

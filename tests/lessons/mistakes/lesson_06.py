@@ -54,6 +54,35 @@ def rnn_states(x_TBD, W_HH, U_HD, b_H):
 # ---- jacobian_through_time ----
 
 
+@mistake("as many numbers as W has rows")
+def rnn_states(x_TBD, W_HH, U_HD, b_H):
+    h_BH, states = Tensor(np.zeros(x_TBD.shape[1:])), []
+    for t in range(x_TBD.shape[0]):
+        h_BH = tanh(h_BH @ W_HH.T + x_TBD[t] @ U_HD.T + b_H)
+        states.append(h_BH)
+    return states
+
+
+@mistake("W gets no gradient")
+def rnn_states(x_TBD, W_HH, U_HD, b_H):
+    """The words are on the tape, the weights are not."""
+    W_HH, h_BH, states = W_HH.value, Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0]))), []
+    for t in range(x_TBD.shape[0]):
+        h_BH = tanh(h_BH @ W_HH.T + x_TBD[t] @ U_HD.T + b_H)
+        states.append(h_BH)
+    return states
+
+
+@also_right
+def rnn_states(x_TBD, W_HH, U_HD, b_H):
+    """The first word apart: before it there is nothing to multiply."""
+    states = []
+    for t in range(x_TBD.shape[0]):
+        total = x_TBD[t] @ U_HD.T + b_H
+        states.append(tanh(total + states[-1] @ W_HH.T if states else total))
+    return states
+
+
 @mistake("in the wrong order")
 def jacobian_through_time(W_HH, h_nH):
     jacobian_HH = np.eye(len(W_HH))
@@ -92,6 +121,32 @@ def jacobian_through_time(W_HH, h_nH):
 
 
 # ---- truncated_states ----
+
+
+@mistake("without a step the Jacobian is the identity")
+def jacobian_through_time(W_HH, h_nH):
+    jacobian_HH = (1 - h_nH[0] ** 2)[:, None] * W_HH
+    for h_H in h_nH[1:]:
+        jacobian_HH = (1 - h_H**2)[:, None] * W_HH @ jacobian_HH
+    return jacobian_HH
+
+
+@mistake("`*=` works in place")
+def jacobian_through_time(W_HH, h_nH):
+    jacobian_HH = np.eye(len(W_HH))
+    for h_H in h_nH:
+        W_HH *= (1 - h_H**2)[:, None]
+        jacobian_HH = W_HH @ jacobian_HH
+    return jacobian_HH
+
+
+@also_right
+def jacobian_through_time(W_HH, h_nH):
+    """From the last state back."""
+    jacobian_HH = np.identity(len(W_HH))
+    for h_H in h_nH[::-1]:
+        jacobian_HH = np.einsum("ij,j,jk->ik", jacobian_HH, 1 - h_H**2, W_HH)
+    return jacobian_HH
 
 
 @mistake("you cut the value, too")
@@ -145,6 +200,30 @@ def truncated_states(x_TBD, W_HH, U_HD, b_H, k):
 # ---- lstm_step ----
 
 
+@mistake("should end at word 0, but yours ends at word 2")
+def truncated_states(x_TBD, W_HH, U_HD, b_H, k):
+    """Pieces are counted from the end."""
+    h_BH, states, T = Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0]))), [], x_TBD.shape[0]
+    for t in range(T):
+        if (T - t) % k == 0:
+            h_BH = Tensor(h_BH.value)
+        h_BH = tanh(h_BH @ W_HH.T + x_TBD[t] @ U_HD.T + b_H)
+        states.append(h_BH)
+    return states
+
+
+@mistake("after 8 words there are 8 states, but you have 6")
+def truncated_states(x_TBD, W_HH, U_HD, b_H, k):
+    """Whole pieces alone."""
+    h_BH, states = Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0]))), []
+    for start in range(0, x_TBD.shape[0] - k + 1, k):
+        h_BH = Tensor(h_BH.value)
+        for t in range(start, start + k):
+            h_BH = tanh(h_BH @ W_HH.T + x_TBD[t] @ U_HD.T + b_H)
+            states.append(h_BH)
+    return states
+
+
 @mistake("your gates are between -1 and 1")
 def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
     H = h_BH.shape[1]
@@ -185,6 +264,35 @@ def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
 # ---- square_features ----
 
 
+@mistake("has changed the h or the cells")
+def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
+    H = h_BH.shape[1]
+    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
+    for_i, for_f, for_proposal, for_o = (sums[:, n * H : (n + 1) * H] for n in range(4))
+    cells = sigmoid(for_f) * c_BH + sigmoid(for_i) * tanh(for_proposal)
+    c_BH.value = cells.value
+    return sigmoid(for_o) * tanh(cells), cells
+
+
+@mistake("loses a part of the gradient")
+def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
+    H = h_BH.shape[1]
+    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
+    for_i, for_f, for_proposal, for_o = (sums[:, n * H : (n + 1) * H] for n in range(4))
+    cells = sigmoid(for_f) * c_BH.value + sigmoid(for_i) * tanh(for_proposal)
+    return sigmoid(for_o) * tanh(cells), cells
+
+
+@also_right
+def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
+    """All gates at once; a list."""
+    H = h_BH.shape[1]
+    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
+    gates = sigmoid(sums)
+    cells = c_BH * gates[:, H : 2 * H] + tanh(sums[:, 2 * H : 3 * H]) * gates[:, :H]
+    return [tanh(cells) * gates[:, 3 * H :], cells]
+
+
 @mistake("the mixed term counts once")
 def square_features(x):
     return [x[i] * x[j] for i in range(len(x)) for j in range(i, len(x))]
@@ -211,6 +319,26 @@ def square_features(x):
 
 
 # ---- attention_by_features ----
+
+
+@mistake("it is NaN")
+def square_features(x):
+    """The direction and the length apart: zero has no direction."""
+    length = np.linalg.norm(x)
+    return np.outer(x, x / length).ravel() * length
+
+
+@mistake("lost their sign")
+def square_features(x):
+    i, j = np.triu_indices(len(x), 1)
+    return np.concatenate([x**2, np.sqrt(2 * (x[i] * x[j]) ** 2)])
+
+
+@also_right
+def square_features(x):
+    """A list; squares of sums and differences give the mixed terms."""
+    mixed = [2**0.5 * ((a + b) ** 2 - (a - b) ** 2) / 4 for n, a in enumerate(x) for b in x[:n]]
+    return [a * a for a in x] + mixed
 
 
 @mistake("the weights of a position don't sum to 1")
@@ -246,6 +374,38 @@ def attention_by_features(q_TF, k_TF, v_TV):
 
 
 # ---- linear_attention_recurrence ----
+
+
+@mistake("the sum of their *sizes*")
+def attention_by_features(q_TF, k_TF, v_TV):
+    products_TT = np.tril(q_TF @ k_TF.T)
+    return products_TT @ v_TV / np.abs(products_TT).sum(axis=1, keepdims=True)
+
+
+@mistake("you make every negative weight 0")
+def attention_by_features(q_TF, k_TF, v_TV):
+    products_TT = np.maximum(np.tril(q_TF @ k_TF.T), 0)
+    return products_TT @ v_TV / products_TT.sum(axis=1, keepdims=True)
+
+
+@mistake("you keep it above 0")
+def attention_by_features(q_TF, k_TF, v_TV):
+    products_TT = np.tril(q_TF @ k_TF.T)
+    return products_TT @ v_TV / np.maximum(products_TT.sum(axis=1, keepdims=True), 1e-6)
+
+
+@mistake("the outputs of 5 positions")
+def attention_by_features(q_TF, k_TF, v_TV):
+    """More in the denominator than rounding asks for."""
+    products_TT = np.tril(q_TF @ k_TF.T)
+    return products_TT @ v_TV / (products_TT.sum(axis=1, keepdims=True) + 1e-3)
+
+
+@also_right
+def attention_by_features(q_TF, k_TF, v_TV):
+    """With the number that equation 38 adds to the denominator."""
+    products_TT = np.tril(q_TF @ k_TF.T)
+    return products_TT @ v_TV / (products_TT.sum(axis=1, keepdims=True) + 1e-6)
 
 
 @mistake("never sees itself")
@@ -297,3 +457,32 @@ def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
     above = products @ v_TV + q_TF @ S_FV
     below = products.sum(axis=1) + q_TF @ d_F
     return above / below[:, None], S_FV + k_TF.T @ v_TV, d_F + k_TF.sum(axis=0)
+
+
+@mistake("with its sign")
+def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
+    outputs = []
+    for q_F, k_F, v_V in zip(q_TF, k_TF, v_TV, strict=True):
+        S_FV, d_F = S_FV + np.outer(k_F, v_V), d_F + k_F
+        outputs.append(q_F @ S_FV / abs(q_F @ d_F))
+    return np.array(outputs), S_FV, d_F
+
+
+@mistake("the outputs of a text read in two pieces")
+def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
+    """Takes up S, but begins d anew."""
+    outputs, d_F = [], 0 * d_F
+    for q_F, k_F, v_V in zip(q_TF, k_TF, v_TV, strict=True):
+        S_FV, d_F = S_FV + np.outer(k_F, v_V), d_F + k_F
+        outputs.append(q_F @ S_FV / (q_F @ d_F))
+    return np.array(outputs), S_FV, d_F
+
+
+@also_right
+def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
+    """With the number that equation 38 adds to the denominator."""
+    outputs = []
+    for q_F, k_F, v_V in zip(q_TF, k_TF, v_TV, strict=True):
+        S_FV, d_F = S_FV + np.outer(k_F, v_V), d_F + k_F
+        outputs.append(q_F @ S_FV / (q_F @ d_F + 1e-6))
+    return np.array(outputs), S_FV, d_F
