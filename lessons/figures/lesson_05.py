@@ -42,6 +42,31 @@ def trained(n_ctx: int, n_steps: int):
     return parameters, mlp_loss(parameters, *windows(language().write(1000, seed=1), n_ctx)).value
 
 
+def random_neurons(d: int, n: int) -> tuple[float, float]:
+    """The error of the mean of n neurons cos(v · x), d inputs, against exp(-|x|²/2): measured, and predicted."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(100, d)) / np.sqrt(d)
+    squares = (x**2).sum(axis=1)
+    networks = np.array([np.cos(x @ random.normal(size=(d, n))).mean(axis=1) for _ in range(200)])
+    variances = (1 + np.exp(-2 * squares)) / 2 - np.exp(-squares)
+    return ((networks - np.exp(-squares / 2)) ** 2).mean() ** 0.5, (variances.mean() / n) ** 0.5
+
+
+def width() -> Figure:
+    """The error of networks of random neurons against their number: slope -1/2 with any number of inputs."""
+    figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
+    numbers = [10, 30, 100, 300, 1000]
+    for d, colour, marker in ((1, BLUE, "o"), (10, ORANGE, "s"), (100, GREEN, "^")):
+        measured, predicted = zip(*(random_neurons(d, n) for n in numbers), strict=True)
+        axes.loglog(numbers, measured, marker, color=colour, label=f"{d} input{'s' if d > 1 else ''}")
+        axes.loglog(numbers, predicted, color=colour, linewidth=1)
+    axes.annotate("lines: predicted, slope −1/2", (110, 0.07), color=GREY)
+    axes.set_xlabel("random neurons n")
+    axes.set_ylabel("error")
+    axes.legend(frameon=False, loc="lower left")
+    return figure
+
+
 def counting() -> Figure:
     """The loss of counted bigrams on held-out fables, against the number of fables that were counted."""
     corpus = Drawn(Fables(24), size=3400, seed=0, validation_fraction=200 / 3400)
