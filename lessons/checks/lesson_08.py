@@ -1,13 +1,34 @@
-"""Checks of lesson 8: each has the name of its exercise, and answers with a sentence."""
+"""Checks of lesson 8: each has the name of its exercise, and answers with a sentence.
+
+Each begins with an example in which known mistakes show, and goes on to random ones of other sizes and to extremes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from lesson_01 import Tensor, backward
-from pellucid.course.checks import Wrong, expect
+from pellucid.course.checks import Wrong, draws, expect
+
+
+def _call(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns for one more example. A size that it has as a number meets others here."""
+    copies = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
+    try:
+        with np.errstate(all="ignore"):
+            answer = function(*copies)
+    except (ValueError, IndexError, TypeError) as error:
+        raise Wrong(f"{what}: the example before went well, but here Python says “{error}”; which size, or number of "
+                    "axes, is written as a number and not read from a shape?") from None  # fmt: skip
+    for copy, argument in zip(copies, arguments, strict=True):
+        if isinstance(argument, np.ndarray) and not np.array_equal(copy, argument, equal_nan=True):
+            raise Wrong("your function writes into an array that it is given (as `x += 1` does): whoever needs the old "
+                        "one afterwards finds a new one; make a new array (`x = x + 1`)")  # fmt: skip
+    return answer
 
 
 def layer_norm(lesson: ModuleType) -> None:
@@ -61,6 +82,24 @@ def layer_norm(lesson: ModuleType) -> None:
             (short / (1e-3 + 3e-6), "your ε stands beside the root; it belongs under it, to the variance"),
         ],
     )
+    rng = draws("layer_norm")
+    for before in ((), (4,), (2, 1, 3)):
+        shape = (*before, int(rng.integers(2, 9)))
+        x, gain, epsilon = rng.normal(size=shape) + 3.0, rng.normal(size=shape[-1]), float(rng.uniform(0.1, 1.0))
+        centred = x - x.mean(-1, keepdims=True)
+        right = gain * centred / np.sqrt(x.var(-1, keepdims=True) + epsilon)
+        what = f"an array {shape} with ε = {epsilon:.2f}"
+        slips = [(gain * centred / np.sqrt(x.var(-1, keepdims=True) + 1e-5), f"{what}: you take ε to be 1e-5")]
+        expect(_call(what, lesson.layer_norm, x, gain, epsilon), right, what, slips)
+    x = (10_000 + rng.normal(size=(20, 8))).astype(np.float32)
+    centred = x - x.mean(-1, keepdims=True, dtype=float)
+    right = centred / centred.std(-1, keepdims=True)
+    what = "float32 numbers near 10,000"
+    answer = _call(what, lesson.layer_norm, x, np.ones(8, np.float32), 0.0)
+    if np.shape(answer) != x.shape or not np.allclose(answer, right, atol=0.03):
+        raise Wrong(f"{what}: the deviations are off. The mean of squares minus the square of the mean is the small "
+                    "difference of two numbers near 100,000,000, of which float32 keeps 7 digits (lesson 3); subtract "
+                    "the mean first, then square")  # fmt: skip
 
 
 def pull_layer_norm(lesson: ModuleType) -> None:
@@ -71,10 +110,7 @@ def pull_layer_norm(lesson: ModuleType) -> None:
     centred = tape_x - tape_x.mean(-1, keepdims=True)
     output = tape_gain * centred * ((centred**2).mean(-1, keepdims=True) + 1e-5) ** -0.5
     backward((output * Tensor(r)).sum())
-    answer = lesson.pull_layer_norm(r, x, gain)
-    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
-        raise Wrong("two things are expected: what x gets, and what the gain gets")
-    to_x, to_gain = answer
+    to_x, to_gain = _both(lesson.pull_layer_norm(r, x, gain))
 
     std = np.sqrt(x.var(-1, keepdims=True) + 1e-5)
     normal = (x - x.mean(-1, keepdims=True)) / std
@@ -98,10 +134,61 @@ def pull_layer_norm(lesson: ModuleType) -> None:
              "array: each vector is normalised by itself, so each has means of its own"),
             ((g - g.mean(-1, keepdims=True) - normal * (g * normal).sum(-1, keepdims=True)) / std, "you take away the "
              f"part along n {x.shape[-1]} times: it is n times the *mean* of g ⊙ n, since n · n = D"),
+            (_pulled(r, x, gain, 0.0)[0], "your σ is without ε, which stands under its root in `layer_norm`"),
             (right_without_gain, "on its way back, the cotangent passes the gain first: yours arrives at x without it"),
         ],
     )  # fmt: skip
-    expect(to_gain, tape_gain.gradient, "what the gain gets")
+    n_vectors = "the gain is one for all vectors of the array, so what it gets is a sum over them"
+    if np.shape(to_gain) == x.shape:
+        raise Wrong(f"what the gain gets has the shape (2, 3, 5), and (5) is expected: {n_vectors}")
+    expect(
+        to_gain,
+        tape_gain.gradient,
+        "what the gain gets",
+        [
+            (tape_gain.gradient / 6, f"{n_vectors}, not their mean"),
+            (tape_gain.gradient * gain, "the gain itself is no part of what it gets: the output is gain · n, so each "
+             "number of the gain gets r · n"),
+        ],
+    )  # fmt: skip
+    rng = draws("pull_layer_norm")
+    for before in ((), (4,), (2, 1, 3)):
+        shape = (*before, int(rng.integers(2, 9)))
+        x, r, gain = rng.normal(size=shape), rng.normal(size=shape), rng.normal(size=shape[-1])
+        epsilon = float(rng.uniform(0.1, 1.0))
+        what = f"an array {shape} with ε = {epsilon:.2f}"
+        to_x, to_gain = _both(_call(what, lesson.pull_layer_norm, r, x, gain, epsilon))
+        slips = [[(wrong[i], f"{what}: you take ε to be {e:g}") for e in (1e-5, 0.0)
+                  for wrong in [_pulled(r, x, gain, e)]] for i in range(2)]  # fmt: skip
+        right = _pulled(r, x, gain, epsilon)
+        expect(to_x, right[0], f"{what}: what x gets", slips[0], tolerance=1e-7)
+        expect(to_gain, right[1], f"{what}: what the gain gets", slips[1], tolerance=1e-7)
+    far = x + 1e7
+    to_x, _ = _both(_call("numbers near 10,000,000", lesson.pull_layer_norm, r, far, gain))
+    right = _pulled(r, far, gain, 1e-5)[0]
+    if np.shape(to_x) != right.shape or not np.allclose(to_x, right, atol=1e-5 * np.abs(right).max()):
+        raise Wrong("numbers near 10,000,000: what x gets is off. Two large numbers that are nearly equal have lost "
+                    "their digits when they are subtracted: is your variance a mean of squares minus the square of a "
+                    "mean, or your derivative a quotient of small differences?")  # fmt: skip
+
+
+def _both(answer: Any) -> tuple[Any, Any]:
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+        raise Wrong("two things are expected: what x gets, and what the gain gets")
+    return answer[0], answer[1]
+
+
+def _pulled(r: np.ndarray, x: np.ndarray, gain: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
+    """What x and gain get, vector by vector, each by its Jacobian."""
+    D = x.shape[-1]
+    to_x, to_gain = np.zeros(x.shape), np.zeros(D)
+    for place in np.ndindex(x.shape[:-1]):
+        std = np.sqrt(x[place].var() + epsilon)
+        normal = (x[place] - x[place].mean()) / std
+        J = np.diag(gain) @ (np.eye(D) - 1 / D - np.outer(normal, normal) / D) / std
+        to_x[place] = r[place] @ J
+        to_gain += r[place] * normal
+    return to_x, to_gain
 
 
 def pre_norm_block(lesson: ModuleType) -> None:
@@ -140,8 +227,36 @@ def pre_norm_block(lesson: ModuleType) -> None:
              "sublayer reads that must not grow"),
             (n2 + feed_forward(n2), "you add to the normalised x: x itself must pass the block unchanged, only what a "
              "sublayer *reads* is normalised"),
+            (middle + feed_forward(attention_norm(middle)), "both sublayers read through the first norm; each has one "
+             "of its own"),
+            (_middle(x, feed_forward_norm, feed_forward) + attention(
+                attention_norm(_middle(x, feed_forward_norm, feed_forward))), "feed-forward comes first: it can use "
+             "what attention has found only if it comes second"),
         ],
     )  # fmt: skip
+    rng = draws("pre_norm_block")
+    matrices = rng.normal(size=(4, 4, 4))
+    parts = [lambda x, W=W: x @ W for W in matrices]
+    W = [np.eye(4) + n @ f for n, f in matrices.reshape(2, 2, 4, 4)]
+    for shape in ((4,), (3, 1, 2, 4)):
+        x = rng.normal(size=shape)
+        what = f"a block of four matrices, for an array {shape}"
+        expect(_call(what, lesson.pre_norm_block, x, *parts), x @ W[0] @ W[1], what)
+    r = rng.normal(size=(2, 4))
+    tape_x = Tensor(rng.normal(size=(2, 4)))
+    try:
+        output = lesson.pre_norm_block(tape_x, *(lambda x, W=W: x @ Tensor(W) for W in matrices))
+    except TypeError as error:
+        output = error
+    if not isinstance(output, Tensor):
+        raise Wrong("for Tensors of lesson 1, which the decoder is made of, your block returns none, so nothing can be "
+                    "pulled back; `+` adds whatever x is, NumPy's functions add arrays alone")  # fmt: skip
+    backward((output * Tensor(r)).sum())
+    expect(tape_x.gradient, r @ (W[0] @ W[1]).T, "what x gets on the tape")
+
+
+def _middle(x: np.ndarray, norm: Callable, sublayer: Callable) -> np.ndarray:
+    return x + sublayer(norm(x))
 
 
 def adam_step(lesson: ModuleType) -> None:
@@ -191,11 +306,14 @@ def adam_step(lesson: ModuleType) -> None:
     expect(
         answer[0],
         p - 0.1 * m / (np.sqrt(v) + 1e-8),
-        "the parameters after the third step",
+        "the parameters after the third step, but for ε",
         [
             (p - 0.1 * (new_mean / 0.2) / (np.sqrt(new_square / 0.05) + 1e-8), "at the third step the weights of the "
              "mean sum to 1 - β³; you correct as if each step were the first"),
+            (p - 0.1 * (new_mean / 0.6) / (np.sqrt(new_square / 0.15) + 1e-8), "at the third step the weights of the "
+             "mean sum to 1 - β³, not to 3 (1 - β)"),
         ],
+        tolerance=1e-6,
     )  # fmt: skip
     tiny = np.array([1e-8])
     answer = lesson.adam_step(np.array([1.0]), tiny, zero.copy(), zero.copy(), 1, 0.1)
@@ -204,8 +322,31 @@ def adam_step(lesson: ModuleType) -> None:
         [0.95],
         "a first step at gradient 1e-8",
         [([1 - 0.1 * 1e-8 / np.sqrt(1e-16 + 1e-8)], "at gradient 1e-8 your step is 1e-5, not 0.05: your ε stands "
-          "under the root, where it counts as a gradient of 1e-4")],
+          "under the root, where it counts as a gradient of 1e-4"),
+         ([1 - 0.1 * 1e-8 / (1e-8 + 1e-8 / np.sqrt(0.001))], "at gradient 1e-8 your step is 0.003, not 0.05: the "
+          "square under your root is not corrected, only the whole step is, and so ε counts 31.6 times as much")],
     )  # fmt: skip
+    rng = draws("adam_step")
+    for n in (2, 30, 1000):
+        shape = tuple(int(each) for each in rng.integers(1, 5, size=int(rng.integers(1, 4))))
+        p, g, mean = rng.normal(size=(3, *shape))
+        mean, square = 4 * mean, rng.uniform(0.1, 1.0, size=shape)
+        rate, betas, epsilon = float(rng.uniform(0.1, 1)), (float(rng.uniform(0.8, 0.95)), 0.999), 0.3
+        new_mean, new_square = betas[0] * mean + (1 - betas[0]) * g, betas[1] * square + (1 - betas[1]) * g**2
+        m, v = new_mean / (1 - betas[0] ** n), new_square / (1 - betas[1] ** n)
+        what = f"step {n} of parameters {shape}, with ε = {epsilon}"
+        answer = _call(what, lesson.adam_step, p, g, mean, square, n, rate, betas, epsilon)
+        step = m / (np.sqrt(v) + epsilon)
+        slips = [
+            (p - rate * m / (np.sqrt(v) + 1e-8), f"{what}: you take ε to be 1e-8"),
+            (p - rate * np.clip(step, -1, 1), f"{what}: you cut each step at the rate, but Adam's can be longer"),
+            (p - rate * new_mean / (np.sqrt(new_square) + epsilon), f"{what}: nothing is corrected here"),
+        ]
+        expect(answer[0], p - rate * step, f"{what}: the parameters", slips, tolerance=1e-6)
+        expect(answer[1], new_mean, f"{what}: the mean", tolerance=1e-6)
+        expect(answer[2], new_square, f"{what}: the mean square", tolerance=1e-6)
+    still = lesson.adam_step(np.ones(2), np.zeros(2), np.zeros(2), np.zeros(2), 1, 0.1)[0]
+    expect(still, [1.0, 1.0], "parameters whose gradient was always 0")
 
 
 _CORRECTED = "the new {} that you return is corrected already; the next step would correct it again"
@@ -264,6 +405,26 @@ def adamw_step(lesson: ModuleType) -> None:
     )
     expect(answer[1], new_mean, "the mean of the gradient, in which decay has no place", tolerance=1e-7)
     expect(answer[2], new_square, "the mean of the squared gradient, in which decay has no place", tolerance=1e-7)
+    rng = draws("adamw_step")
+    for n in (1, 7, 500):
+        shape = tuple(int(each) for each in rng.integers(1, 5, size=int(rng.integers(1, 4))))
+        p, g, mean = rng.normal(size=(3, *shape))
+        square, betas = (
+            rng.uniform(0.5, 1.0, size=shape),
+            (float(rng.uniform(0.8, 0.95)), float(rng.uniform(0.9, 0.99))),
+        )
+        rate, decay = (float(each) for each in rng.uniform(0.05, 0.4, size=2))
+        what = f"step {n} of parameters {shape}, at rate {rate:.2f} and decay {decay:.2f}"
+        answer = _call(what, lesson.adamw_step, p, g, mean, square, n, rate, decay, betas)
+        new_mean, new_square = betas[0] * mean + (1 - betas[0]) * g, betas[1] * square + (1 - betas[1]) * g**2
+        right, as_in_2 = (
+            p - rate * new_mean / (1 - betas[0] ** k) / (np.sqrt(new_square / (1 - betas[1] ** k)) + 1e-8)
+            - rate * decay * p for k in (n, 2)
+        )  # fmt: skip
+        slips = [(as_in_2, f"{what}: you correct as in step 2")]
+        expect(answer[0], right, f"{what}: the parameters", slips, tolerance=1e-6)
+        expect(answer[1], new_mean, f"{what}: the mean", tolerance=1e-6)
+        expect(answer[2], new_square, f"{what}: the mean square", tolerance=1e-6)
 
 
 def orthogonalised(lesson: ModuleType) -> None:
@@ -294,9 +455,23 @@ def orthogonalised(lesson: ModuleType) -> None:
                 *((m, f"{what}: now they are {_singular(m)}, not 1, 1 and 1: {why}") for m, why in _other_ways(g)),
                 (np.linalg.pinv(g).T, f"{what}: now they are 0.125, 0.5 and 2, not 1, 1 and 1: you divided by each "
                  "singular value twice, so the shortest direction became the longest"),
+                *([(answer, f"{what}: now they are {_singular(answer)}, not 1, 1 and 1, or the directions are others")]
+                  if np.shape(answer) == g.shape and np.isfinite(answer).all() else []),
             ],
             tolerance=1e-6,
         )  # fmt: skip
+    rng = draws("orthogonalised")
+    for size in (1.0, 1000.0, 0.001):
+        rows, columns = (int(n) for n in rng.choice(np.arange(4, 10), 2, replace=False))
+        n = min(rows, columns)
+        left, right = np.linalg.qr(rng.normal(size=(rows, n)))[0], np.linalg.qr(rng.normal(size=(columns, n)))[0].T
+        what = f"a gradient ({rows}, {columns}) with singular values from {size:g} to {size / 1e4:g}"
+        answer = _call(what, lesson.orthogonalised, left * np.geomspace(size, size / 1e4, n) @ right)
+        if np.shape(answer) == (rows, columns) and not np.allclose(answer, left @ right, atol=1e-5):
+            values = np.linalg.svd(np.nan_to_num(np.asarray(answer, float)), compute_uv=False)
+            raise Wrong(f"{what}: now they go from {values[0]:.3g} to {values[-1]:.3g}; each should be 1, the smallest "
+                        "too, and whatever the size of the gradient")  # fmt: skip
+        expect(answer, left @ right, what, tolerance=1e-5)
 
 
 def _other_ways(g: np.ndarray) -> list[tuple[np.ndarray, str]]:
@@ -363,6 +538,55 @@ def largest_eigenvalue(lesson: ModuleType) -> None:
         )  # fmt: skip
     if n_products > 1010:
         raise Wrong(f"the eigenvalue is right, but you made {n_products} products in 1,000 rounds: one each is enough")
+    _eigenvalue_of_others(lesson)
+
+
+def _eigenvalue_of_others(lesson: ModuleType) -> None:
+    """Where the second eigenvalue is nearly as large; where the eigenvector has zeros, or its numbers sum to 0."""
+    rng = draws("largest_eigenvalue")
+    n = int(rng.integers(3, 6))
+    gaps = np.array([1.0, 0.97, *rng.uniform(0.1, 0.6, size=n - 2)])
+    order = rng.permutation(n)
+    slow = rng.uniform(0.5, 1.0, size=n)
+    slow[0] = 0.05
+    cases = []
+    for i in range(n):  # each component once is 0 in the eigenvector, and once the only one that is not
+        values = rng.uniform(0.5, 2.0, size=n)
+        values[i] = 5.0
+        cases.append((np.diag(values), rng.uniform(0.5, 1.0, size=n), 5.0, f"a diagonal H, its entry {i} the largest"))
+    top = np.eye(n)[0] - np.eye(n)[1]
+    for value in (4.0, -4.0):
+        H = np.diag([0.0, 0.0, *rng.uniform(-1, 1, size=n - 2)]) + value * np.outer(top, top) / 2
+        H = H + 0.7 * (np.eye(n)[0] + np.eye(n)[1])[:, None] * (np.eye(n)[0] + np.eye(n)[1]) / 2
+        cases.append((H, rng.uniform(0.5, 1.0, size=n) * np.arange(1, n + 1), value, "an eigenvector (1, -1, 0, …)"))
+    cases.append((np.diag(gaps[order]), slow[order], 1.0, "eigenvalues 1 and 0.97, and 1,000 rounds"))
+    for H, start, right, what in cases:
+        product = _Counted(H)
+        answer = _call(what, lesson.largest_eigenvalue, product, start, 1000)
+        if np.shape(answer) == () and answer is not None and not np.isclose(answer, right, atol=1e-5):
+            why = ("a hundred rounds are too few if the second is nearly as large; make as many as n_rounds says"
+                   if right == 1.0 else "a number of the vector says nothing where the eigenvector has a 0, nor does "
+                   "the sum of all; v · H v counts each as much as it matters")  # fmt: skip
+            raise Wrong(f"{what}: you have {float(answer):.4g}, not {right:g}: {why}")
+        expect(answer, right, what, tolerance=1e-5)
+        if abs(product.first @ start) < 0.999 * np.linalg.norm(product.first) * np.linalg.norm(start):
+            raise Wrong("your first product is not that of `start`: begin with it, so that whoever calls can choose")
+    product = _Counted(H)
+    _call("4 rounds", lesson.largest_eigenvalue, product, start, 4)
+    if product.n > 6:
+        raise Wrong(f"4 rounds were asked for, and you made {product.n} products; n_rounds says how many")
+
+
+class _Counted:
+    """A product with H that counts how often it is asked, and remembers for what at first."""
+
+    def __init__(self, H: np.ndarray) -> None:
+        self.H, self.n, self.first = H, 0, np.zeros(len(H))
+
+    def __call__(self, v: np.ndarray) -> np.ndarray:
+        self.first = np.array(v, dtype=float) if self.n == 0 else self.first
+        self.n += 1
+        return self.H @ v
 
 
 def decoder_logits(lesson: ModuleType) -> None:
@@ -410,7 +634,48 @@ def decoder_logits(lesson: ModuleType) -> None:
     names = [f"{name} of block {i}" for i, block in enumerate(decoder.blocks) for name in vars(block)]
     names = ["the embedding", *names, "the final gain"]
     for name, p, gradient in zip(names, decoder.parameters(), gradients, strict=True):
+        if p.gradient is None or not np.any(p.gradient):
+            raise Wrong(f"the logits are right; but no gradient comes to {name}: `.value` is a plain array, and the "
+                        "tape ends there")  # fmt: skip
         expect(p.gradient, gradient, f"the logits are right; but the gradient of {name}", tolerance=1e-6)
+    for is_extreme in (False, True):
+        _another_decoder(lesson, is_extreme)
+
+
+def _another_decoder(lesson: ModuleType, is_extreme: bool) -> None:
+    """Another shape; or matrices with which each position matches itself least of all, by thousands."""
+    rng = draws("decoder_logits")
+    H, L, B, T = (int(n) for n in rng.choice([1, 3, 4, 6], 4, replace=False))
+    K, V = int(rng.choice([2, 6])), int(rng.integers(5, 12))
+    T = T + 2
+    if is_extreme:
+        L, T = 1, T + 1
+    decoder = lesson.new_decoder(V, H * K, H, L, seed=int(rng.integers(100)))
+    for p in decoder.parameters():
+        p.value = p.value + 0.3 * rng.normal(size=p.shape)
+    what = f"another decoder (L = {L}, H = {H}, K = {K}, B = {B}, T = {T})"
+    if is_extreme:
+        what += " with scores down to -1,000 and less"
+        for block in decoder.blocks:
+            block.W_Q.value, block.W_K.value = 300 * block.W_Q.value, -300 * block.W_Q.value
+    tokens = rng.integers(V, size=(B, T))
+    answer = _call(what, lesson.decoder_logits, tokens, decoder)
+    changed = tokens.copy()
+    changed[:, -1] = (changed[:, -1] + 1) % V
+    later = _call(what, lesson.decoder_logits, changed, decoder)
+    if not isinstance(answer, lesson.Tensor) or not isinstance(later, lesson.Tensor):
+        raise Wrong(f"{what}: the logits are no Tensor")
+    if np.isnan(answer.value).any():
+        raise Wrong(f"{what}: the logits are NaN. A softmax that takes e to the power of scores as they are finds 0/0 "
+                    "where all are low, and ∞/∞ where one is high; `log_softmax` does not")  # fmt: skip
+    if answer.shape == later.shape and not np.allclose(answer.value[:, :-1], later.value[:, :-1], atol=1e-9):
+        moved = float(np.abs(answer.value - later.value)[:, :-1].max())
+        raise Wrong(
+            f"{what}: the last token changes the logits before it, by up to {moved:.2g}. What you put in "
+            "place of a hidden score hides it only if the others are much higher; what is below all numbers?"
+        )
+    right, _ = lesson.in_pytorch(tokens, changed, decoder)
+    expect(answer, right, f"{what}: the logits", tolerance=1e-6)
 
 
 _SLIPS = {
