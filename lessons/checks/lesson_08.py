@@ -163,7 +163,7 @@ def pull_layer_norm(lesson: ModuleType) -> None:
         right = _pulled(r, x, gain, epsilon)
         expect(to_x, right[0], f"{what}: what x gets", slips[0], tolerance=1e-7)
         expect(to_gain, right[1], f"{what}: what the gain gets", slips[1], tolerance=1e-7)
-    far = x + 1e7
+    far, r, gain = rng.normal(size=(6, 8)) + 1e7, rng.normal(size=(6, 8)), rng.normal(size=8)
     to_x, _ = _both(_call("numbers near 10,000,000", lesson.pull_layer_norm, r, far, gain))
     right = _pulled(r, far, gain, 1e-5)[0]
     if np.shape(to_x) != right.shape or not np.allclose(to_x, right, atol=1e-5 * np.abs(right).max()):

@@ -1,4 +1,4 @@
-"""Checks of lesson 9."""
+"""Checks of lesson 9. Each begins with an example in which known mistakes show, and goes on to random ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import ModuleType
 
 import numpy as np
 
-from pellucid.course.checks import Wrong, expect
+from pellucid.course.checks import Wrong, draws, expect
 
 # ---- Counted ----
 
@@ -56,6 +56,16 @@ def count_parameters(lesson: ModuleType) -> None:
         "the parameters of a tied decoder",
         [(of_layers + 2 * table, "you count the embedding twice: tied, it is one table with two uses")],
     )
+    rng = draws("count_parameters")
+    for heads_each in (1, 2, 5):
+        G, K, L, V, F = (int(n) for n in rng.integers(1, [6, 9, 7, 900, 200]))
+        H = heads_each * G
+        D = H * K
+        one_layer = 2 * D * H * K + 2 * D * G * K + 2 * D * F
+        for tied in (False, True):
+            what = f"V = {V}, L = {L}, D = {D}, H = {H}, G = {G}, F = {F}, {'tied' if tied else 'untied'}"
+            slips = [(L * (2 * D * D + 4 * D * K + 2 * D * F) + (2 - tied) * V * D, f"{what}: you take G to be 2")]
+            expect(lesson.count_parameters(V, L, D, H, G, F, tied), L * one_layer + (2 - tied) * V * D, what, slips)
 
 
 def training_flops(lesson: ModuleType) -> None:
@@ -77,7 +87,17 @@ def training_flops(lesson: ModuleType) -> None:
             ),
             (
                 6 * (of_layers + table + pairs // 2) * n,
-                "half of the pairs: after queries times keys, the shares are multiplied by the values",
+                "half of the pairs: there are two products, queries times keys and shares times values, and in both "
+                "a query meets all T keys, the hidden ones too",
+            ),
+            (
+                6 * (of_layers + table) * n + 6 * L * (T + 1) * D * n,
+                "you count only the pairs that the mask leaves, (T + 1)/2 for each query; the product is made of all "
+                "T, and the mask hides some of the results",
+            ),
+            (
+                right + 2 * V * D * n,
+                "you count the embedding as a product: it reads one row, and multiplies nothing",
             ),
             (
                 6 * (of_layers + 2 * table + pairs) * n,
@@ -111,6 +131,12 @@ def training_flops(lesson: ModuleType) -> None:
         ],
         tolerance=1e-12,
     )
+    rng = draws("training_flops")
+    for V in (0, int(rng.integers(1, 900))):
+        L, D, F, T, n_texts = (int(n) for n in rng.integers(1, [9, 60, 200, 90, 9]))
+        right = 6 * n_texts * T * (L * (4 * D * D + 2 * D * F + 2 * T * D) + V * D)
+        what = f"V = {V}, L = {L}, D = {D}, F = {F}, {n_texts * T} tokens in texts of T = {T}"
+        expect(lesson.training_flops(V, L, D, F, T, n_texts * T), right, what, tolerance=1e-12)
 
 
 def memory_bytes(lesson: ModuleType) -> None:
@@ -150,6 +176,11 @@ def memory_bytes(lesson: ModuleType) -> None:
             ([2 * w, 2 * w, 8 * w, 2 * a], "Adam's two numbers are as wide as all others; here each takes 2 bytes"),
         ],
     )
+    rng = draws("memory_bytes")
+    for width in (1, 8):
+        w, a = (int(n) for n in rng.integers(1, 10_000, size=2))
+        right = [width * w, width * w, width * 2 * w, width * a]
+        expect(lesson.memory_bytes(w, a, width), right, f"{w} weights, {a} activations, each of {width} bytes")
 
 
 # ---- Traded ----
@@ -190,6 +221,20 @@ def accumulated_gradient(lesson: ModuleType) -> None:
         ],
         tolerance=1e-12,
     )  # fmt: skip
+    rng = draws("accumulated_gradient")
+    for n_pieces, shape in ((1, ()), (2, (3,)), (5, (2, 3))):
+        sizes = rng.integers(1, 8, size=n_pieces)
+        sizes[-1] += 1 + sizes[0]  # never all alike
+        pieces = [list(rng.standard_normal((size, *shape))) for size in sizes]
+        what = f"pieces of {', '.join(map(str, sizes))} examples, with gradients of shape {shape}"
+        try:
+            answer = lesson.accumulated_gradient(lambda piece: np.sum(piece, axis=0), pieces)
+        except (ValueError, IndexError, TypeError) as error:
+            raise Wrong(f"{what}: Python says “{error}”; the number of pieces may be any, and so may the shape of a "
+                        "gradient") from None  # fmt: skip
+        everything = np.sum([example for piece in pieces for example in piece], axis=0)
+        slips = [(everything / 9, f"{what}: you divide by 9, the number of examples in the first batch")]
+        expect(answer, everything / sizes.sum(), what, slips, tolerance=1e-12)
 
 
 def operations_to_keep(lesson: ModuleType) -> None:
@@ -212,6 +257,7 @@ def operations_to_keep(lesson: ModuleType) -> None:
             random.integers(1, 30, size=9).astype(float).tolist(),
         )
         cases.append((n_bytes, seconds, int(sum(n_bytes) * 0.45), "nine results"))
+    cases += [([], [], 5, "no results at all"), ([7], [2.0], 7, "one result that just fits"), *_hard_cases()]
     for n_bytes, seconds, budget, what in cases:
         answer = lesson.operations_to_keep(list(n_bytes), list(seconds), budget)
         if answer is None:
@@ -252,6 +298,9 @@ def _compare(kept: list[int], n_bytes: list[int], seconds: list[float], budget: 
         raise Wrong(f"{what}: you keep the slowest first, and a large one pushes out two smaller ones; {tail}")
     if kept == smallest:
         raise Wrong(f"{what}: you keep as many as possible, the smallest first, and small is not slow; {tail}")
+    if kept in (_by_swaps(n_bytes, seconds, budget), _with_the_best_first(n_bytes, seconds, budget)):
+        raise Wrong(f"{what} ({n_bytes} bytes, {seconds} seconds, budget {budget}): a good guess, mended here and "
+                    f"there; the best choice differs in several results at once; {tail}")  # fmt: skip
     if math.isclose(again, least_below):
         raise Wrong(f"{what}: the budget may be used up to its last byte; {tail}")
     raise Wrong(f"{what}: {tail}")
@@ -266,6 +315,55 @@ def _greedy(order: list[int], n_bytes: list[int], budget: int) -> list[int]:
     return sorted(kept)
 
 
+def _hard_cases() -> list[tuple[list[int], list[float], int, str]]:
+    """Random instances on which guessing by a rule, and mending the guess by swaps, does not find the best."""
+    rng = draws("operations_to_keep")
+    guesses = {_by_swaps: 3, _with_the_best_first: 3}  # how many more on which each is to fail
+    found = []
+    for _ in range(600):
+        n_bytes, seconds = rng.integers(3, 25, size=10).tolist(), rng.integers(3, 30, size=10).astype(float).tolist()
+        budget = int(sum(n_bytes) * rng.uniform(0.3, 0.7))
+        chosen = (np.arange(1024)[:, None] >> np.arange(10)) & 1
+        most = np.where(chosen @ n_bytes <= budget, chosen @ seconds, 0).max()
+        fail = [guess for guess in guesses if sum(seconds[i] for i in guess(n_bytes, seconds, budget)) < most]
+        if any(guesses[guess] > 0 for guess in fail):
+            found.append((n_bytes, seconds, budget, "ten results"))
+            for guess in fail:
+                guesses[guess] -= 1
+        if max(guesses.values()) <= 0:
+            break
+    return found
+
+
+def _by_swaps(n_bytes: list[int], seconds: list[float], budget: int) -> list[int]:
+    """The densest first; then one is exchanged for another, and the rest filled up, as long as that is better."""
+    by_density = sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i])
+
+    def filled(kept: set[int]) -> set[int]:
+        left = budget - sum(n_bytes[i] for i in kept)
+        return kept | set(_greedy([i for i in by_density if i not in kept], n_bytes, left))
+
+    def saved(kept: set[int]) -> float:
+        return sum(seconds[i] for i in kept)
+
+    kept = filled(set())
+    while True:
+        left = budget - sum(n_bytes[i] for i in kept)
+        swaps = [filled(kept - {i} | {j}) for i in kept for j in by_density
+                 if j not in kept and n_bytes[j] - n_bytes[i] <= left]  # fmt: skip
+        better = max(swaps, key=saved, default=kept)
+        if saved(better) <= saved(kept):
+            return sorted(kept)
+        kept = better
+
+
+def _with_the_best_first(n_bytes: list[int], seconds: list[float], budget: int) -> list[int]:
+    """The densest first, but for one, which each is once: the best of these."""
+    by_density = sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i])
+    each_first = [_greedy([i, *(j for j in by_density if j != i)], n_bytes, budget) for i in by_density]
+    return max(each_first, key=lambda kept: sum(seconds[i] for i in kept), default=[])
+
+
 def kv_cache_bytes(lesson: ModuleType) -> None:
     n, L, D, H, G, width = 70, 5, 24, 6, 2, 3
     K = 4
@@ -276,7 +374,17 @@ def kv_cache_bytes(lesson: ModuleType) -> None:
         "the cache of 70 tokens",
         [
             (right // 2, "half of it: a token leaves a key and a value"),
-            (n * L * H * K * 2 * width, "a key for each query head; 3 query heads share one key here, and one value"),
+            (
+                n * L * H * K * 2 * width,
+                "D numbers for a key: either you keep one for each query head, but 3 of them share a key here, and a "
+                "value; or you cut D by G, but a head has K = D/H numbers, however many share it",
+            ),
+            (n * L * (G + H) * K * width, "only the keys, or only the values, are shared here; both are"),
+            (
+                (right // width + n * L * H) * width,
+                "the shares are computed and forgotten: the next query has others",
+            ),
+            (right // n * (n - 1), "the newest token leaves a key and a value, too: the next one looks at them"),
             (right // L, "one layer's cache; each layer has its own keys and values"),
             (right // width, "these are numbers, not bytes"),
             (right * n, "n² tokens: the pairs are computed and forgotten, only keys and values are kept"),
@@ -289,6 +397,12 @@ def kv_cache_bytes(lesson: ModuleType) -> None:
         ],
     )
     expect(lesson.kv_cache_bytes(7, 3, 20, 5, 5), 2 * 7 * 3 * 20 * 2, "the cache with as many key heads as query heads")
+    rng = draws("kv_cache_bytes")
+    for n, width in ((0, 2), (int(rng.integers(1, 400)), 1), (int(rng.integers(1, 400)), 8)):
+        L, G, K, heads_each = (int(each) for each in rng.integers(1, [9, 6, 9, 5]))
+        H = G * heads_each
+        what = f"{n} tokens, L = {L}, D = {H * K}, H = {H}, G = {G}, {width} bytes each"
+        expect(lesson.kv_cache_bytes(n, L, H * K, H, G, width), 2 * n * L * G * K * width, what)
 
 
 # ---- Bought ----
@@ -345,3 +459,13 @@ def fit_with_known_floor(lesson: ModuleType) -> None:
         ],
         tolerance=1e-8,
     )
+    rng = draws("fit_with_known_floor")
+    for floor in (0.0, float(rng.uniform(0.2, 2.0))):
+        sizes = np.sort(np.exp(rng.uniform(5, 30, size=int(rng.integers(3, 9)))))
+        excess = rng.uniform(1, 9) * sizes ** -rng.uniform(0.05, 0.4) * np.exp(0.1 * rng.standard_normal(len(sizes)))
+        slope, height = np.polyfit(np.log(sizes), np.log(excess), 1)
+        s_07 = np.polyfit(np.log(sizes), np.log(np.maximum(floor + excess - 0.7, 1e-9)), 1)
+        what = f"A and alpha of {len(sizes)} other runs, with the floor {floor:.2f}"
+        slips = [([math.exp(s_07[1]), -s_07[0]], f"{what}: you take the floor to be 0.7")]
+        answer = lesson.fit_with_known_floor(sizes.copy(), floor + excess, floor)
+        expect(answer, [math.exp(height), -slope], what, slips, tolerance=1e-6)

@@ -35,6 +35,16 @@ def count_parameters(V, L, D, H, G, F, tied):
     return sum(np.prod(shape) for shape in shapes)
 
 
+@mistake("you take G to be 2")
+def count_parameters(V, L, D, H, G, F, tied):
+    return L * (2 * D * D + 2 * D * 2 * (D // H) + 2 * D * F) + (1 if tied else 2) * V * D
+
+
+@also_right
+def count_parameters(V, L, D, H, G, F, tied):
+    return L * D * (2 * D + 2 * G * D / H + 2 * F) + V * D * (1 + (not tied))
+
+
 # ---- training_flops ----
 
 
@@ -56,6 +66,36 @@ def training_flops(V, L, D, F, T, n_tokens):
 @mistake("you count the embedding as a product")
 def training_flops(V, L, D, F, T, n_tokens):
     return 6 * (count_parameters(V, L, D, 1, 1, F, tied=False) + L * 2 * T * D) * n_tokens
+
+
+@mistake("in both a query meets all T keys, the hidden ones too")
+def training_flops(V, L, D, F, T, n_tokens):
+    """Half of the pairs, as the mask hides the others."""
+    return 6 * (L * (4 * D * D + 2 * D * F) + V * D + L * T * D) * n_tokens
+
+
+@mistake("you count only the pairs that the mask leaves")
+def training_flops(V, L, D, F, T, n_tokens):
+    return 6 * (L * (4 * D * D + 2 * D * F + (T + 1) * D) + V * D) * n_tokens
+
+
+@mistake("it reads one row, and multiplies nothing")
+def training_flops(V, L, D, F, T, n_tokens):
+    """The embedding, on the way forward."""
+    return 6 * (L * (4 * D * D + 2 * D * F + 2 * T * D) + V * D) * n_tokens + 2 * V * D * n_tokens
+
+
+@mistake("tokens in texts of T =")
+def training_flops(V, L, D, F, T, n_tokens):
+    return 6 * (L * (4 * D * D + 2 * D * F + 2 * T * D) + V * D) * (n_tokens // 960) * 960
+
+
+@also_right
+def training_flops(V, L, D, F, T, n_tokens):
+    """Text by text, product by product."""
+    one_layer = 4 * 2 * T * D * D + 2 * T * T * D + 2 * T * T * D + 2 * (2 * T * D * F)
+    forward = L * one_layer + 2 * T * D * V
+    return n_tokens / T * 3 * forward
 
 
 # ---- memory_bytes ----
@@ -80,6 +120,18 @@ def memory_bytes(n_weights, n_activations, bytes_each=4):
 def memory_bytes(n_weights, n_activations, bytes_each=4):
     weights, activations = n_weights * bytes_each, n_activations * bytes_each
     return weights, 2 * weights, weights, activations
+
+
+@mistake("each of 1 bytes")
+def memory_bytes(n_weights, n_activations, bytes_each=4):
+    """Adam's two never below 2 bytes."""
+    adam = 2 * n_weights * max(bytes_each, 2)
+    return n_weights * bytes_each, n_weights * bytes_each, adam, n_activations * bytes_each
+
+
+@also_right
+def memory_bytes(n_weights, n_activations, bytes_each=4):
+    return bytes_each * np.array([n_weights, n_weights, 2 * n_weights, n_activations])
 
 
 # ---- accumulated_gradient ----
@@ -112,6 +164,34 @@ def accumulated_gradient(gradient_of_sum, pieces):
     mean = 0.0
     for piece in pieces:
         mean = mean + len(piece) / n * (gradient_of_sum(piece) / len(piece))
+    return mean
+
+
+@mistake("you divide by 9")
+def accumulated_gradient(gradient_of_sum, pieces):
+    return sum(gradient_of_sum(piece) for piece in pieces) / 9
+
+
+@mistake("the number of pieces may be any")
+def accumulated_gradient(gradient_of_sum, pieces):
+    first, second, third = pieces
+    n = len(first) + len(second) + len(third)
+    return (gradient_of_sum(first) + gradient_of_sum(second) + gradient_of_sum(third)) / n
+
+
+@mistake("examples, with gradients of shape")
+def accumulated_gradient(gradient_of_sum, pieces):
+    """Right if the last piece has two thirds of all."""
+    return sum(gradient_of_sum(piece) for piece in pieces) * 2 / 3 / len(pieces[-1])
+
+
+@also_right
+def accumulated_gradient(gradient_of_sum, pieces):
+    """A running mean, which each piece moves by its share."""
+    mean, n = 0.0, 0
+    for piece in pieces:
+        n += len(piece)
+        mean = mean + (gradient_of_sum(piece) - len(piece) * mean) / n
     return mean
 
 
@@ -165,6 +245,87 @@ def operations_to_keep(n_bytes, seconds, budget):
     return list(max(fitting, key=lambda s: sum(seconds[i] for i in s)))
 
 
+@mistake("you compute")
+def operations_to_keep(n_bytes, seconds, budget):
+    """The densest, and one exchange."""
+    by_density = sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i])
+    kept, left = [], budget
+    for i in by_density:
+        if n_bytes[i] <= left:
+            kept.append(i)
+            left -= n_bytes[i]
+    best = kept
+    for i in kept:
+        for j in by_density:
+            exchanged = [*(k for k in kept if k != i), j]
+            if j not in kept and n_bytes[j] - n_bytes[i] <= left:
+                best = max(best, exchanged, key=lambda s: sum(seconds[k] for k in s))
+    return sorted(best)
+
+
+@mistake("you compute")
+def operations_to_keep(n_bytes, seconds, budget):
+    """The densest, exchanged one for one until nothing gets better."""
+
+    def filled(kept):
+        for i in sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i]):
+            if i not in kept and sum(n_bytes[k] for k in kept) + n_bytes[i] <= budget:
+                kept = kept | {i}
+        return kept
+
+    kept = filled(frozenset())
+    while True:
+        swaps = [kept - {i} | {j} for i in kept for j in range(len(n_bytes)) if j not in kept]
+        swaps = [filled(swap) for swap in swaps if sum(n_bytes[k] for k in swap) <= budget]
+        better = max(swaps, key=lambda s: sum(seconds[k] for k in s), default=kept)
+        if sum(seconds[k] for k in better) <= sum(seconds[k] for k in kept):
+            return sorted(kept)
+        kept = better
+
+
+@mistake("you compute")
+def operations_to_keep(n_bytes, seconds, budget):
+    """Each result once as the first, then the densest."""
+    best = []
+    for first in range(len(n_bytes)):
+        kept, left = [], budget
+        for i in [first, *sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i])]:
+            if i not in kept and n_bytes[i] <= left:
+                kept.append(i)
+                left -= n_bytes[i]
+        best = max(best, kept, key=lambda s: sum(seconds[k] for k in s))
+    return sorted(best)
+
+
+@mistake("you compute")
+def operations_to_keep(n_bytes, seconds, budget):
+    """A table of the least seconds for each number of bytes, and then the fullest."""
+    best = {0: (0.0, [])}
+    for i, (size, saved) in enumerate(zip(n_bytes, seconds, strict=True)):
+        for used, (so_far, kept) in list(best.items()):
+            if used + size <= budget and so_far + saved > best.get(used + size, (-1.0, []))[0]:
+                best[used + size] = (so_far + saved, [*kept, i])
+    return best[max(best)][1]
+
+
+@also_right
+def operations_to_keep(n_bytes, seconds, budget):
+    """Keep it or not: the better of the two, for each result and each budget that is left."""
+    from functools import cache
+
+    @cache
+    def best(i, left):
+        if i == len(n_bytes):
+            return 0.0, ()
+        without = best(i + 1, left)
+        if n_bytes[i] > left:
+            return without
+        saved, kept = best(i + 1, left - n_bytes[i])
+        return max(without, (saved + seconds[i], (i, *kept)), key=lambda each: each[0])
+
+    return list(best(0, budget)[1])
+
+
 # ---- kv_cache_bytes ----
 
 
@@ -173,7 +334,7 @@ def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
     return n_tokens * L * G * (D // H) * bytes_each
 
 
-@mistake("a key for each query head")
+@mistake("either you keep one for each query head")
 def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
     return 2 * n_tokens * L * D * bytes_each
 
@@ -186,6 +347,26 @@ def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
 @mistake("the queries are not kept")
 def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
     return n_tokens * L * (2 * G + H) * (D // H) * bytes_each
+
+
+@mistake("a head has K = D/H numbers, however many share it")
+def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
+    return 2 * n_tokens * L * G * (D // G) * bytes_each
+
+
+@mistake("1 bytes each")
+def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
+    return 2 * n_tokens * L * G * (D // H) * max(bytes_each, 2)
+
+
+@mistake("only the keys, or only the values, are shared here")
+def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
+    return n_tokens * L * (G + H) * (D // H) * bytes_each
+
+
+@mistake("the newest token leaves a key and a value, too")
+def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
+    return 2 * (n_tokens - 1) * L * G * (D // H) * bytes_each
 
 
 # ---- fit_with_known_floor ----
@@ -220,3 +401,23 @@ def fit_with_known_floor(sizes, losses, floor):
     x, y = np.log10(sizes), np.log10(losses - floor)
     alpha = -((x - x.mean()) @ (y - y.mean())) / ((x - x.mean()) @ (x - x.mean()))
     return 10 ** (y.mean() + alpha * x.mean()), alpha
+
+
+@mistake("you take the floor to be 0.7")
+def fit_with_known_floor(sizes, losses, floor):
+    slope, height = np.polyfit(np.log(sizes), np.log(np.maximum(losses - 0.7, 1e-9)), 1)
+    return np.exp(height), -slope
+
+
+@mistake("A and alpha: at [0]")
+def fit_with_known_floor(sizes, losses, floor):
+    """The large runs count more."""
+    slope, height = np.polyfit(np.log(sizes), np.log(losses - floor), 1, w=np.sqrt(sizes))
+    return np.exp(height), -slope
+
+
+@also_right
+def fit_with_known_floor(sizes, losses, floor):
+    table = np.stack([np.ones(len(sizes)), -np.log(sizes)], axis=1)
+    log_A, alpha = np.linalg.lstsq(table, np.log(losses - floor), rcond=None)[0]
+    return np.array([np.exp(log_A), alpha])
