@@ -7,7 +7,7 @@ from types import ModuleType
 import numpy as np
 import torch
 
-from pellucid.course.checks import Wrong, expect
+from pellucid.course.checks import Wrong, draws, expect
 
 Array = np.ndarray
 
@@ -17,12 +17,33 @@ def _numbers(*shape: int, seed: int = 12, scale: float = 1.0) -> Array:
 
 
 def _log_softmax(x: Array) -> Array:
-    return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+    return x - np.logaddexp.reduce(x, axis=-1, keepdims=True)
 
 
 def _surprise(margin: Array | float) -> Array:
     """-ln σ(margin)."""
     return np.logaddexp(0.0, -np.asarray(margin, dtype=float))
+
+
+def _tensors(*arrays: Array) -> list[torch.Tensor]:
+    """Copies, so that nobody changes ours, and gradients can be asked for."""
+    return [torch.tensor(each, requires_grad=True) for each in arrays]
+
+
+def _is_finite(answer: object) -> bool:
+    return bool(np.isfinite(answer.detach().numpy() if isinstance(answer, torch.Tensor) else answer).all())
+
+
+def _expect_finite_gradients(answer: torch.Tensor, given: list[torch.Tensor], where: str) -> None:
+    """Raise Wrong if a value is right, but its slope is NaN or infinite."""
+    if not isinstance(answer, torch.Tensor) or not answer.requires_grad:
+        return  # another check has a sentence for it
+    answer.sum().backward()
+    if any(each.grad is not None and not bool(each.grad.isfinite().all()) for each in given):
+        raise Wrong(
+            f"{where}: the value is right, but its gradient is NaN, and after one step all weights would be. "
+            "`torch.where` computes both of its branches, and 0 times infinity is NaN"
+        )
 
 
 def _expect_a_gradient(answer: object, of: str) -> None:
@@ -90,6 +111,39 @@ def answer_loss(lesson: ModuleType) -> None:
         ],
     )
     _expect_a_gradient(answer, "the logits")
+    rng = draws("answer_loss")
+    for size in (1.0, 2000.0):
+        N, T, V = (int(n) for n in rng.integers((2, 5, 3), (6, 12, 9)))
+        logits, targets = size * rng.uniform(-1, 1, (N, T, V)), rng.integers(V, size=(N, T))
+        is_answer = rng.random((N, T)) < 0.5
+        is_answer[0, :3] = True, False, True  # a question may come between two answers
+        nats = -np.take_along_axis(_log_softmax(logits), targets[..., None], axis=-1)[..., 0]
+        whole = np.zeros_like(is_answer)
+        for row, counts in zip(whole, is_answer, strict=True):
+            if counts.any():
+                row[counts.argmax() : T - counts[::-1].argmax()] = True
+        what = f"the loss of a batch ({N}, {T}) of {V} words, with answers in several pieces"
+        with np.errstate(all="ignore"):
+            [given] = _tensors(logits)
+            answer = lesson.answer_loss(given, torch.tensor(targets), torch.tensor(is_answer))
+        if answer is not None and np.shape(answer) == () and not _is_finite(answer):
+            raise Wrong(
+                "right for small logits; where they differ by thousands, a probability is rounded to 0 or its "
+                "e^logit is infinite, and the loss is no number. PyTorch has the logarithm of a softmax at once"
+            )
+        expect(
+            answer,
+            nats[is_answer].mean(),
+            what,
+            [
+                (
+                    nats[whole].mean(),
+                    "you take all places from an answer's first token to its last: here a question stands "
+                    "between two answers, and it does not count",
+                )
+            ],
+        )
+        _expect_finite_gradients(answer, [given], what)
 
 
 def new_adapter(lesson: ModuleType) -> None:
@@ -136,6 +190,27 @@ def new_adapter(lesson: ModuleType) -> None:
     again, _ = lesson.new_adapter(n_out, n_in, rank, torch.Generator().manual_seed(12))
     if not np.array_equal(A, again.detach().numpy()):
         raise Wrong("the same generator gives another A each time: let `randn` draw from it, or no run can be repeated")
+    rng = draws("new_adapter")
+    generator = torch.Generator().manual_seed(int(rng.integers(1, 10**6)))
+    n_out, n_in, rank = (int(n) for n in rng.integers((3, 900, 4), (9, 1200, 8)))
+    (first, B), (second, _) = (lesson.new_adapter(n_out, n_in, rank, generator) for _ in range(2))
+    expect(np.shape(first), (rank, n_in), f"the shape of A, for {n_in} inputs and rank {rank}")
+    expect(np.asarray(B), np.zeros((n_out, rank)), f"B, for {n_out} outputs and rank {rank}")
+    if torch.equal(first, second):
+        raise Wrong(
+            "two adapters, drawn one after the other, have the same A: it does not come from the generator, so "
+            "every layer would begin alike"
+        )
+    scaled = first.detach().numpy() * n_in**0.5
+    if not 0.9 < scaled.std() < 1.1:
+        raise Wrong(
+            f"with {n_in} inputs the numbers of A have a deviation of {first.std():.2g}; it should be about 1/√I"
+        )
+    if np.abs(scaled).max() < 2:
+        raise Wrong(
+            "no number of A is more than 2/√I from 0, and of thousands with a normal distribution some are: draw "
+            "them with `torch.randn`"
+        )
 
 
 def lora_forward(lesson: ModuleType) -> None:
@@ -173,6 +248,31 @@ def lora_forward(lesson: ModuleType) -> None:
         expect(answer, base + alpha / R * change, f"the outputs of {layer} with an adapter", mistakes)
         if not np.array_equal(given[1].numpy(), W):
             raise Wrong("right, but you changed W itself: the base is frozen, and a second call would add B A again")
+    rng = draws("lora_forward")
+    for n_rows, R, n_out in ((int(rng.integers(2, 6)), int(rng.integers(5, 9)), 2), (1, 1, 4)):
+        x, W = rng.normal(size=(n_rows, 6)), rng.normal(size=(n_out, 6))
+        A, B, alpha = rng.normal(size=(R, 6)), rng.normal(size=(n_out, R)), float(rng.uniform(2, 20))
+        given = _tensors(x, A, B)
+        answer = lesson.lora_forward(given[0], torch.tensor(W), given[1], given[2], alpha)
+        base, change = x @ W.T, x @ A.T @ B.T
+        expect(
+            answer,
+            base + alpha / R * change,
+            f"{n_rows} rows, 6 inputs, {n_out} outputs and rank {R}",
+            [
+                (base + alpha / n_out * change, f"you divide α by {n_out}, the number of outputs; R is the rank, {R}"),
+                (base + alpha / 3 * change, f"you divide α by 3, whatever the rank is; here it is {R}"),
+            ],
+        )
+        _expect_a_gradient(answer, "A and B")
+        answer.sum().backward()
+        for name, each, right in (
+            ("A", given[1], B.sum(axis=0)[:, None] * x.sum(axis=0)),
+            ("B", given[2], np.ones((n_out, 1)) * (A @ x.sum(axis=0))),
+        ):
+            if each.grad is None:
+                raise Wrong(f"the outputs are right, but no gradient reaches {name}: it would never be trained")
+            expect(each.grad, alpha / R * right, f"the gradient at {name} of the sum of all outputs")
 
 
 # ---- Learning from preferences ----
@@ -219,11 +319,20 @@ def reward_loss(lesson: ModuleType) -> None:
     )
     _expect_a_gradient(learned, "the rewards")
     answer = lesson.reward_loss(torch.tensor([0.0, 1.0], dtype=torch.float64), torch.tensor([900.0, 1.0]).double())
-    if answer is not None and not np.isfinite(float(answer)):
+    if answer is not None and not _is_finite(answer):
         raise Wrong(
             "right for small rewards; where the loser's is 900 higher, σ is rounded to 0, and ln 0 is -∞ (lesson 3)"
         )
     expect(answer, (900 + np.log(2)) / 2, "the loss of a pair with rewards 0 and 900, and one with 1 and 1")
+    rng = draws("reward_loss")
+    for n, size in ((int(rng.integers(5, 12)), 3.0), (1, 2000.0)):
+        margin = size * (1 + rng.random(n)) * np.sign(np.arange(n) - 0.5)  # the first is wrong
+        rewards = rng.normal(size=n)
+        given = _tensors(rewards + margin, rewards)
+        what = f"the loss of {n} pair{'s' * (n > 1)} with differences up to {np.abs(margin).max():.0f}"
+        answer = lesson.reward_loss(*given)
+        expect(answer, _surprise(margin).mean(), what)
+        _expect_finite_gradients(answer, given, what)
 
 
 def optimal_policy(lesson: ModuleType) -> None:
@@ -266,6 +375,45 @@ def optimal_policy(lesson: ModuleType) -> None:
                 "all probability is on the best answer: that is the policy for a price of 0",
             ),
             (np.log(right), "these are logarithms; the probabilities are asked for"),
+        ],
+    )
+    rng = draws("optimal_policy")
+    for beta in (0.3, 100.0, 0.001):
+        Q, X = (int(n) for n in rng.integers((2, 5), (5, 9)))
+        reference = rng.dirichlet(np.ones(X), Q)
+        rewards = 2 * rng.random((Q, X)) + 5 * np.arange(Q)[:, None]  # each question is easier than the one before
+        if beta < 1:
+            reference[:, 0], rewards[:, 0] = 0.0, 5 * Q + 5  # an answer that nobody gives would be the best
+            reference /= reference.sum(axis=1, keepdims=True)
+        _one_price(lesson, reference, rewards, beta)
+
+
+def _one_price(lesson: ModuleType, reference: Array, rewards: Array, beta: float) -> None:
+    with np.errstate(divide="ignore"):
+        scores = np.log(reference) + rewards / beta
+        smoothed = np.exp(_log_softmax(np.log(reference + 1e-12) + rewards / beta))
+    answer = lesson.optimal_policy(torch.tensor(reference), torch.tensor(rewards), beta)
+    what = f"the best policies for {len(reference)} questions with {reference.shape[1]} answers, at a price of {beta:g}"
+    if np.shape(answer) == reference.shape and not _is_finite(answer):
+        raise Wrong(
+            f"{what}: there is a NaN. A reward of 1 is a factor of e^{1 / beta:.0f}, which a computer cannot hold: "
+            "work with ln π_ref + R/β, and let a softmax of each row take care of the size (lesson 5)"
+        )
+    expect(
+        answer,
+        np.exp(_log_softmax(scores)),
+        what,
+        [
+            (
+                smoothed,
+                "an answer that the reference never gives becomes likely: 0 times any factor is 0. Don't add a small "
+                "number to the probabilities",
+            ),
+            (
+                np.eye(reference.shape[1])[np.zeros(len(reference), dtype=int)],
+                "an answer that the reference never gives becomes certain: 0 times any factor is 0. Don't add a small "
+                "number to the probabilities",
+            ),
         ],
     )
 
@@ -347,6 +495,27 @@ def dpo_loss(lesson: ModuleType) -> None:
         raise Wrong("the losses are right, but no gradient reaches the policy's log-probabilities")
     expect(tensors[0].grad[:, 0], slope, "the gradient at the chosen answers")
     expect(tensors[1].grad[:, 0], -slope, "the gradient at the rejected answers")
+    rng = draws("dpo_loss")
+    for P, size in ((int(rng.integers(4, 9)), 1.0), (1, 1.0), (2, 1000.0)):
+        T, beta = int(rng.integers(3, 8)), float(rng.uniform(0.1, 0.6)) if size == 1 else 1.0
+        parts = -size * rng.random((4, P, T))
+        if size > 1:  # the chosen answer is far less likely than it was, then far likelier
+            parts[0, 0], parts[1, 0], parts[0, 1], parts[1, 1] = -size, -0.1, -0.1, -size
+        tensors = _tensors(*parts)
+        chosen, rejected, reference_chosen, reference_rejected = parts.sum(axis=2)
+        margin = beta * (chosen - reference_chosen - rejected + reference_rejected)
+        what = f"the loss{'es' * (P > 1)} of {P} pair{'s' * (P > 1)} of {T} tokens, with differences up to "
+        what += f"{np.abs(margin).max():.0f}"
+        answer = lesson.dpo_loss(*tensors, beta)
+        if np.shape(answer) == (P,) and not _is_finite(answer):
+            raise Wrong(
+                f"{what}: there is a number that is none. σ is rounded to 0 there, as in `reward_loss`, or the "
+                "probability of a whole answer is: stay with logarithms"
+            )
+        if P == 1 and np.shape(answer) == ():
+            raise Wrong("of a single pair you return a number; the losses have the shape (P,), so here (1,)")
+        expect(answer, _surprise(margin), what)
+        _expect_finite_gradients(answer, tensors[:2], what)
 
 
 # ---- Learning from one's own answers ----
@@ -407,6 +576,19 @@ def group_advantages(lesson: ModuleType) -> None:
     expect(equal, right, "the advantages of 3 questions with 3 answers each, those to the first equally good")
     wide = lesson.group_advantages(torch.tensor(rewards[:2]))
     expect(wide, (centred / (s + 1e-4))[:2], "the advantages of 2 questions with 4 answers each")
+    rng = draws("group_advantages")
+    one_good = (np.arange(16) == rng.integers(16))[None] * 1.0
+    for rewards, what in (
+        (one_good, "the advantages of one question with 16 answers, one of which is right"),
+        (rng.random((int(rng.integers(3, 7)), int(rng.integers(5, 9)))), "those of random rewards"),
+        (1e6 + rng.random((3, 5)), "those of rewards a little above a million"),
+    ):
+        answer = lesson.group_advantages(torch.tensor(rewards))
+        if np.shape(answer) == (16,):
+            raise Wrong(f"{what}: the shape is (16,), but (1, 16) is expected; a single question is a row, too")
+        deviations = rewards - rewards.mean(axis=1, keepdims=True)
+        right = deviations / (rewards.std(axis=1, ddof=1, keepdims=True) + 1e-4)
+        expect(answer, right, what, tolerance=1e-6)
 
 
 def grpo_objective(lesson: ModuleType) -> None:
@@ -478,3 +660,26 @@ def grpo_objective(lesson: ModuleType) -> None:
     answer.sum().backward()
     free = ratio * advantage <= clipped * advantage
     expect(log_p.grad, np.where(free, ratio * advantage, 0.0), "the gradient at each log-probability")
+    rng = draws("grpo_objective")
+    for size in (1.0, 900.0):  # an answer of many tokens may have ln p = -900
+        clip, n = float(rng.uniform(0.1, 0.4)), int(rng.integers(3, 8))
+        ratio = np.concatenate([[4.0, 4.0, 0.2, 0.2, 30.0], np.exp(rng.normal(0, 1, n))])
+        advantage = np.concatenate([[-1.0, 1.0, -1.0, 1.0, -2.0], rng.normal(size=n)])
+        old = -size * (1 + rng.random(n + 5))
+        right = np.minimum(ratio * advantage, ratio.clip(1 - clip, 1 + clip) * advantage)
+        what = f"ratios from 0.2 to 30, with ln p around {old.mean():.0f} and clip {clip:.2f}"
+        with np.errstate(all="ignore"):
+            log_p = torch.tensor(old + np.log(ratio), requires_grad=True)
+            answer = lesson.grpo_objective(log_p, torch.tensor(old), torch.tensor(advantage), clip)
+        if np.shape(answer) == right.shape and not _is_finite(answer):
+            raise Wrong(
+                f"{what}: there is a number that is none. e^-900 is 0 in a computer, and 0/0 is NaN: subtract "
+                "the logarithms before you take e to their power"
+            )
+        bad = (
+            "a bad answer (A = -1) that has become 4 times as likely gives {:.3g}, not -4: how far it has to come back "
+        )
+        bad += "has no limit"
+        if np.shape(answer) == right.shape and not np.isclose(first := answer[0].item(), -4):
+            raise Wrong(bad.format(first))
+        expect(answer, right, what, tolerance=1e-8)

@@ -33,6 +33,38 @@ def answer_loss(logits_NTV, targets_NT, is_answer_NT):
     return F.cross_entropy(logits_NTV.flatten(0, 1), targets_NT.flatten(), ignore_index=-100)
 
 
+@mistake("right for small logits")
+def answer_loss(logits_NTV, targets_NT, is_answer_NT):
+    p_NTV = torch.softmax(logits_NTV, dim=-1)
+    return -p_NTV.gather(-1, targets_NT[..., None])[..., 0].log()[is_answer_NT].mean()
+
+
+@mistake("right for small logits")
+def answer_loss(logits_NTV, targets_NT, is_answer_NT):
+    raised_NTV = torch.exp(logits_NTV)
+    p_NTV = raised_NTV / raised_NTV.sum(dim=-1, keepdim=True)
+    return -p_NTV.gather(-1, targets_NT[..., None])[..., 0].log()[is_answer_NT].mean()
+
+
+@mistake("with answers in several pieces")
+def answer_loss(logits_NTV, targets_NT, is_answer_NT):
+    p_NTV = torch.softmax(logits_NTV, dim=-1)
+    return -(p_NTV.gather(-1, targets_NT[..., None])[..., 0] + 1e-12).log()[is_answer_NT].mean()
+
+
+@mistake("a question stands between two answers")
+def answer_loss(logits_NTV, targets_NT, is_answer_NT):
+    log_p_NT = F.log_softmax(logits_NTV, dim=-1).gather(-1, targets_NT[..., None])[..., 0]
+    places = [(row, counts.nonzero().flatten()) for row, counts in zip(log_p_NT, is_answer_NT, strict=True)]
+    return -torch.cat([row[place[0] : place[-1] + 1] for row, place in places if len(place)]).mean()
+
+
+@also_right
+def answer_loss(logits_NTV, targets_NT, is_answer_NT):
+    rows, wanted = logits_NTV[is_answer_NT], targets_NT[is_answer_NT]
+    return (rows.logsumexp(dim=1) - rows[torch.arange(len(wanted)), wanted]).mean()
+
+
 # ---- new_adapter ----
 
 
@@ -57,6 +89,30 @@ def new_adapter(n_outputs, n_inputs, rank, generator):
 def new_adapter(n_outputs, n_inputs, rank, generator):
     A_RI = torch.randn(rank, n_inputs, generator=generator, dtype=torch.float64) / rank**0.5
     return A_RI, torch.zeros(n_outputs, rank, dtype=torch.float64)
+
+
+@mistake("it does not come from the generator")
+def new_adapter(n_outputs, n_inputs, rank, generator):
+    torch.manual_seed(0)
+    return torch.randn(rank, n_inputs).double() / n_inputs**0.5, torch.zeros(n_outputs, rank).double()
+
+
+@mistake("draw them with `torch.randn`")
+def new_adapter(n_outputs, n_inputs, rank, generator):
+    A_RI = torch.rand(rank, n_inputs, generator=generator, dtype=torch.float64) - 0.5
+    return A_RI * (12 / n_inputs) ** 0.5, torch.zeros(n_outputs, rank).double()
+
+
+@mistake("it should be about 1/√I")
+def new_adapter(n_outputs, n_inputs, rank, generator):
+    A_RI = torch.randn(rank, n_inputs, generator=generator, dtype=torch.float64) / 20
+    return A_RI, torch.zeros(n_outputs, rank).double()
+
+
+@also_right
+def new_adapter(n_outputs, n_inputs, rank, generator):
+    A_RI = torch.empty(rank, n_inputs, dtype=torch.float64).normal_(0, n_inputs**-0.5, generator=generator)
+    return A_RI, A_RI.new_zeros(n_outputs, rank)
 
 
 # ---- lora_forward ----
@@ -87,6 +143,34 @@ def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
     return torch.einsum("ni,oi->no", x_NI, W_OI + alpha / B_OR.shape[1] * torch.einsum("or,ri->oi", B_OR, A_RI))
 
 
+@mistake("no gradient reaches A and B")
+def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
+    with torch.no_grad():
+        return x_NI @ W_OI.T + alpha / len(A_RI) * (x_NI @ A_RI.T @ B_OR.T)
+
+
+@mistake("no gradient reaches A: it would never be trained")
+def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
+    return x_NI @ W_OI.T + alpha / len(A_RI) * (x_NI @ A_RI.detach().T @ B_OR.T)
+
+
+@mistake("the number of outputs; R is the rank")
+def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
+    return x_NI @ W_OI.T + alpha / min(B_OR.shape) * (x_NI @ A_RI.T @ B_OR.T)
+
+
+@mistake("you divide α by 3, whatever the rank is")
+def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
+    return x_NI @ W_OI.T + alpha / 3 * (x_NI @ A_RI.T @ B_OR.T)
+
+
+@also_right
+def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
+    """One layer with more inputs."""
+    scale = alpha / A_RI.size(0)
+    return F.linear(torch.cat([x_NI, F.linear(x_NI, A_RI)], dim=1), torch.cat([W_OI, scale * B_OR], dim=1))
+
+
 # ---- reward_loss ----
 
 
@@ -113,6 +197,24 @@ def reward_loss(chosen_P, rejected_P):
 @also_right
 def reward_loss(chosen_P, rejected_P):
     return F.softplus(rejected_P - chosen_P).mean()
+
+
+@mistake("its gradient is NaN")
+def reward_loss(chosen_P, rejected_P):
+    margin_P = chosen_P - rejected_P
+    return torch.where(margin_P < -30, -margin_P, torch.log1p(torch.exp(-margin_P))).mean()
+
+
+@mistake("with rewards 0 and 900")
+def reward_loss(chosen_P, rejected_P):
+    return -F.logsigmoid((chosen_P - rejected_P).clamp(-50, 50)).mean()
+
+
+@also_right
+def reward_loss(chosen_P, rejected_P):
+    """A choice between two classes."""
+    rewards_P2 = torch.stack([chosen_P, rejected_P], dim=1)
+    return F.cross_entropy(rewards_P2, torch.zeros(len(rewards_P2), dtype=torch.long))
 
 
 # ---- optimal_policy ----
@@ -142,6 +244,37 @@ def optimal_policy(reference_QX, rewards_QX, beta):
 @also_right
 def optimal_policy(reference_QX, rewards_QX, beta):
     return torch.softmax(reference_QX.log() + rewards_QX / beta, dim=-1)
+
+
+@mistake("at a price of 0.001: there is a NaN")
+def optimal_policy(reference_QX, rewards_QX, beta):
+    raised_QX = reference_QX * torch.exp(rewards_QX / beta)
+    return raised_QX / raised_QX.sum(dim=-1, keepdim=True)
+
+
+@mistake("there is a NaN")
+def optimal_policy(reference_QX, rewards_QX, beta):
+    raised_QX = reference_QX * torch.exp((rewards_QX - rewards_QX.max()) / beta)  # the largest of all questions
+    return raised_QX / raised_QX.sum(dim=-1, keepdim=True)
+
+
+@mistake("an answer that the reference never gives becomes")
+def optimal_policy(reference_QX, rewards_QX, beta):
+    return torch.softmax((reference_QX + 1e-12).log() + rewards_QX / beta, dim=-1)
+
+
+@also_right
+def optimal_policy(reference_QX, rewards_QX, beta):
+    scores_QX = torch.log(reference_QX) + rewards_QX / beta
+    return torch.exp(scores_QX - torch.logsumexp(scores_QX, dim=1)[:, None])
+
+
+@also_right
+def optimal_policy(reference_QX, rewards_QX, beta):
+    """Each row less its largest reward, of those that can be had."""
+    possible_QX = torch.where(reference_QX > 0, rewards_QX, float("-inf"))
+    raised_QX = reference_QX * torch.exp((possible_QX - possible_QX.amax(dim=1, keepdim=True)) / beta)
+    return raised_QX / raised_QX.sum(dim=1, keepdim=True)
 
 
 # ---- dpo_loss ----
@@ -181,6 +314,33 @@ def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT,
     return F.cross_entropy(rewards_P2, torch.zeros(len(rewards_P2), dtype=torch.long), reduction="none")
 
 
+@mistake("σ is rounded to 0 there")
+def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
+    chosen_P = (chosen_PT - reference_chosen_PT.detach()).sum(dim=1)
+    rejected_P = (rejected_PT - reference_rejected_PT.detach()).sum(dim=1)
+    return -torch.log(torch.sigmoid(beta * (chosen_P - rejected_P)))
+
+
+@mistake("stay with logarithms")
+def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
+    chosen_P = chosen_PT.sum(dim=1).exp() / reference_chosen_PT.detach().sum(dim=1).exp()
+    rejected_P = rejected_PT.sum(dim=1).exp() / reference_rejected_PT.detach().sum(dim=1).exp()
+    return torch.log(1 + (rejected_P / chosen_P) ** beta)
+
+
+@mistake("of a single pair you return a number")
+def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
+    chosen_P = (chosen_PT - reference_chosen_PT.detach()).sum(dim=1)
+    rejected_P = (rejected_PT - reference_rejected_PT.detach()).sum(dim=1)
+    return -F.logsigmoid(beta * (chosen_P - rejected_P)).squeeze()
+
+
+@also_right
+def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
+    reference_PT = (reference_chosen_PT - reference_rejected_PT).detach()
+    return F.softplus(-beta * (chosen_PT - rejected_PT - reference_PT).sum(dim=-1))
+
+
 # ---- group_advantages ----
 
 
@@ -208,6 +368,31 @@ def group_advantages(rewards_QG):
 @also_right
 def group_advantages(rewards_QG):
     return torch.stack([(row - row.mean()) / (row.var().sqrt() + 1e-4) for row in rewards_QG])
+
+
+@mistake("a single question is a row, too")
+def group_advantages(rewards_QG):
+    centered_QG = rewards_QG - rewards_QG.mean(dim=1, keepdim=True)
+    return (centered_QG / (rewards_QG.std(dim=1, keepdim=True) + 1e-4)).squeeze()
+
+
+@mistake("one of which is right")
+def group_advantages(rewards_QG):
+    centered_QG = rewards_QG - rewards_QG.mean(dim=1, keepdim=True)
+    return (centered_QG / (rewards_QG.std(dim=1, keepdim=True) + 1e-4)).clamp(-2, 2)
+
+
+@mistake("a little above a million")
+def group_advantages(rewards_QG):
+    G, mean_Q1 = rewards_QG.shape[1], rewards_QG.mean(dim=1, keepdim=True)
+    variance_Q1 = ((rewards_QG**2).mean(dim=1, keepdim=True) - mean_Q1**2) * G / (G - 1)
+    return (rewards_QG - mean_Q1) / (variance_Q1.clamp(min=0).sqrt() + 1e-4)
+
+
+@also_right
+def group_advantages(rewards_QG):
+    variance_Q1, mean_Q1 = torch.var_mean(rewards_QG, dim=-1, keepdim=True)
+    return (rewards_QG - mean_Q1).div(variance_Q1.sqrt().add(1e-4))
 
 
 # ---- grpo_objective ----
@@ -240,3 +425,30 @@ def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
     ratio_N = torch.exp(log_p_N - old_log_p_N)
     limited_N = torch.where(advantages_N > 0, ratio_N.clamp(max=1 + clip), ratio_N.clamp(min=1 - clip))
     return limited_N * advantages_N
+
+
+@mistake("how far it has to come back has no limit")
+def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
+    ratio_N = torch.exp(log_p_N - old_log_p_N)
+    smaller_N = torch.minimum(ratio_N * advantages_N, ratio_N.clamp(1 - clip, 1 + clip) * advantages_N)
+    return torch.where(advantages_N < 0, torch.maximum(smaller_N, 3 * advantages_N), smaller_N)
+
+
+@mistake("how far it has to come back has no limit")
+def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
+    ratio_N = torch.exp(log_p_N - old_log_p_N).clamp(max=2)
+    return torch.minimum(ratio_N * advantages_N, ratio_N.clamp(1 - clip, 1 + clip) * advantages_N)
+
+
+@mistake("subtract the logarithms before")
+def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
+    ratio_N = torch.exp(log_p_N) / torch.exp(old_log_p_N)
+    return torch.minimum(ratio_N * advantages_N, ratio_N.clamp(1 - clip, 1 + clip) * advantages_N)
+
+
+@also_right
+def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
+    """The ratio less what is too much of it, or plus what is too little."""
+    ratio_N = torch.exp(log_p_N - old_log_p_N)
+    good_N, bad_N = ratio_N - F.relu(ratio_N - (1 + clip)), ratio_N + F.relu(1 - clip - ratio_N)
+    return torch.where(advantages_N >= 0, good_N, bad_N) * advantages_N
