@@ -1,12 +1,15 @@
 """Sentences about the experiments, in reports and lessons, quote their results.csv."""
 
 import csv
+import math
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import mean
 
 import numpy as np
 import pytest
+import yaml
 
 from pellucid.corpora.drawn import Drawn
 from pellucid.evaluation.answers import Share
@@ -25,6 +28,51 @@ def words(page):
     return " ".join((ROOT / page).read_text(encoding="utf-8").split())
 
 
+QUOTES = yaml.safe_load((Path(__file__).parent / "quotes.yaml").read_text(encoding="utf-8"))
+FIGURE = re.compile(r"\{([^{}|]+) \| ([^{}|]+) \| ([^{}|]+) \| (\d)\}")
+
+
+def quoted(experiment, label, which, column, decimals):
+    """A figure as quotes.yaml names it, as a page shows it."""
+    name, scale = column.removesuffix(" (%)"), 100 if column.endswith(" (%)") else 1
+    several = re.search(r"(\d+)\.\.(\d+)", name)
+    numbers = range(int(several[1]), int(several[2]) + 1) if several else [""]
+    columns = [name.replace(several[0], str(number)) if several else name for number in numbers]
+    runs = [row for row in results(experiment) if fnmatchcase(row["label"], label)]
+    values = sorted(scale * mean(float(run[each] or "inf") for each in columns) for run in runs)
+    known = [value for value in values if value < math.inf]
+    if seed := re.fullmatch(r"seed (\d+)", which):
+        [value] = [scale * float(run[name]) for run in runs if run["seed"] == seed[1]]
+    else:
+        middle = {"mean": mean(known), "median": values[len(values) // 2], "n": len(known)}
+        value = (middle | {"lowest": known[0], "highest": known[-1]})[which]
+    return f"{value:,.{decimals}f}"
+
+
+@pytest.mark.parametrize(("experiment", "where"), [(name, where) for name, pages in QUOTES.items() for where in pages])
+def test_a_sentence_about_an_experiment_has_the_figures_of_its_runs(experiment, where):
+    if where == "short answer":
+        [text] = re.findall(
+            rf"^\| \[{experiment}\].*", (ROOT / "docs/experiments/README.md").read_text("utf-8"), re.MULTILINE
+        )
+    else:
+        text = words({"report": f"docs/experiments/{experiment}/report.md", "languages": "docs/languages.md"}[where])
+    for sentence in QUOTES[experiment][where]:
+        shown = FIGURE.sub(lambda figure: quoted(experiment, *figure.groups()), sentence)
+        assert shown in text
+
+
+def test_hundreds_of_figures_are_quoted_and_a_median_counts_who_never_got_there(monkeypatch):
+    assert (
+        sum(len(FIGURE.findall(sentence)) for pages in QUOTES.values() for of in pages.values() for sentence in of)
+        > 250
+    )
+    rows = [{"label": f"a {i}", "seed": str(i), "half": half} for i, half in enumerate(["100", "", "300", "200", ""])]
+    monkeypatch.setitem(globals(), "results", lambda name: rows)
+    shown = {which: quoted("any", "a *", which, "half", 0) for which in ("median", "n", "highest", "seed 3")}
+    assert shown == {"median": "300", "n": "3", "highest": "300", "seed 3": "200"}
+
+
 def recall(rows):
     """The recall of each run, in percent."""
     return sorted(100 * float(row["accuracy.recall"]) for row in rows)
@@ -32,13 +80,6 @@ def recall(rows):
 
 def of_100(kind):
     return f"{mean(recall(row for row in results('family') if row['label'] == kind)):.0f}"
-
-
-def half_right(kind):
-    """From the first to the last seed, the update at which half of the cases were right; and how many got there."""
-    found = [row["half.recall"] for row in results("family") if row["label"] == kind]
-    steps = sorted(int(float(step)) for step in found if step)
-    return steps[0], steps[-1], len(steps)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/experiments/family/report.md"])
@@ -49,14 +90,6 @@ def test_why_attention_quotes_the_recall_of_decoder_and_lstm(page):
     assert f"the decoder is right in {longer[0]}, the LSTM in {longer[1]}" in text
     assert f"With Muon the decoder is right in {of_100('decoder, Muon')}" in text
     assert f"the LSTM in {of_100('LSTM, Muon')}" in text
-
-
-def test_the_report_on_the_family_says_when_decoder_and_lstm_begin_to_recall():
-    text = words("docs/experiments/family/report.md")
-    first, last, n = half_right("decoder, plain, four times")
-    assert (f"after {first} to {last} updates" in text, n) == (True, 5)
-    step, _, n = half_right("LSTM, four times")
-    assert (f"one LSTM of five after {step:,}" in text, n) == (True, 1)
 
 
 @pytest.mark.parametrize(
@@ -89,25 +122,6 @@ def test_what_recall_repeats_was_told_some_twenty_words_before():
                 last_told = max(end for _, end in piece.by)
                 words_between.append(len(text[last_told : piece.start].split()))
     assert 15 < np.median(words_between) < 25
-
-
-def test_the_report_on_beliefs_says_what_is_read_from_a_model_and_what_the_last_symbols_tell():
-    text = words("docs/experiments/belief/report.md")
-
-    def percent(label, column, digits=1):
-        found = [float(row[f"beliefs.{column}"]) for row in results("belief") if row["label"] == label]
-        return f"{100 * mean(found):.{digits}f}"
-
-    of_one, of_two = (percent(label, "the last norm") for label in ("slow, 1 layer", "slow, 2 layers"))
-    assert f"with one layer ({of_one}) as with two ({of_two})" in text
-    four, six, linear = (percent("slow, 2 layers", who, digits=0) for who in ("last 4", "last 6", "linear filter"))
-    assert f"The last four symbols tell {four} %, the last six {six} %" in text
-    assert f"It reads {linear} % in the slow process" in text
-    assert f"the last symbol alone tells ({percent('slow, 2 layers', 'last 1', digits=0)} %)" in text
-    read, told = (percent("fast, 2 layers", column) for column in ("the last norm", "last 4"))
-    assert f"it is {read} %. But there the last four symbols tell {told} %" in text
-    assert f"one block gives {percent('slow, 1 layer', 'block 1')} %" in text
-    assert f"the first has {percent('slow, 2 layers', 'block 1')} %" in text
 
 
 def test_lesson_9_says_how_far_cut_batches_and_other_seeds_are_apart():
