@@ -209,6 +209,14 @@ def test_of_a_text_longer_than_the_context_the_words_that_fit_are_read(language,
     assert explanation.skills is None
 
 
+def test_of_a_word_that_is_longer_than_the_context_as_many_characters_are_read_as_fit(tokenizer):
+    for word in ("x" * 400, "永" * 200, "the" * 90):
+        read = beginning_that_fits(tokenizer, word, 20)
+        assert word.startswith(read)
+        assert 10 <= len(tokenizer.encode(read)) <= 20
+    assert beginning_that_fits(tokenizer, "x", 0) == ""
+
+
 def test_the_document_of_a_number_is_the_one_held_out():
     corpus = ListedCorpus({"one": 0.25, "two": 0.25, "three": 0.5}, n_validation=2)
     tokenizer = train_characters(["one two three"], special_tokens=[END])

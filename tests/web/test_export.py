@@ -17,6 +17,7 @@ from edits import OF_THE_MODEL, edit
 from pellucid import load, train
 from pellucid.errors import ConfigError
 from pellucid.inspection.build import knock_out_run
+from pellucid.inspection.explain import beginning_that_fits
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.export import LEAST_PROBABILITY, STATIC, browser_model, export_page, likely_logits
 from pellucid.web.microscope import Microscope
@@ -131,6 +132,10 @@ def test_a_file_shows_of_any_text_what_pytorch_computes(browser, file, fables_ru
         assert (patched - traced(fables_run, TYPED).logits[:, -1]).abs().max() > 1e-3
         page.evaluate("microscope.store.set({ instead: 'another length' })")
         expect(page.locator("#problem")).to_contain_text("choose one of as many")
+
+        word, asked = "永x🦊" * 99, "(asked) => microscope.source.trace(asked)"
+        cut = page.evaluate(asked, {"text": word, "checkpoint": "fables@4"})
+        assert cut["text"] == beginning_that_fits(load(fables_run, 4).tokenizer, word, 255)
 
 
 def assert_it_has_what_the_run_wrote_and_measured(page, fables_run):

@@ -488,8 +488,14 @@ def test_tokens_are_added_and_taken_back_and_the_page_says_why_none_can_be(page,
     assert named == list(range(0, n_tokens, named[1]))  # every second or third
 
     show(page, text=text * 60)
-    refused = page.locator("#part-machine .refused")
-    expect(refused).to_have_text("The model reads 256 tokens at most.")
+    expect(refused).to_have_text("The model reads 256 tokens at most. What comes after them is not read.")
+    for button in ("#add-token", "#rewind"):  # words that the model does not read are not taken away
+        page.evaluate("document.querySelector('.said').textContent = ''")
+        page.click(button)
+        expect(page.locator(".said")).to_have_text("The model reads 256 tokens at most.")
+        assert page.input_value("#text") == text * 60
+    page.evaluate("microscope.store.set({ at: 3 })")
+    expect(page.locator("#add-token")).to_have_text("Write from here")
     assert page.locator("#text").bounding_box()["height"] <= LAPTOP["height"] / 2
 
     page.fill("#machine-text", "Once upon a time. " * 3000 + "\U0001f98a")
@@ -500,6 +506,7 @@ def test_tokens_are_added_and_taken_back_and_the_page_says_why_none_can_be(page,
     page.fill("#machine-text", f"{'x' * 14_999}\U0001f98a")
     settled(page)
     assert page.input_value("#text") == "x" * 14_999
+    assert page.locator("#part-text .token").count() > 200  # of one word without end, the beginning is read
 
 
 def test_the_curve_chooses_the_model_of_a_moment_and_the_reader_guesses_with_it(page, fables_run, run, text):
@@ -623,6 +630,24 @@ def test_an_address_is_the_view_and_the_view_its_address(page, run, browser, add
     show(page, text=text)
     page.evaluate("microscope.store.set({ text: 'Long ago' })")
     assert show(page, text=text).input_value("#text") == text  # called up again before the address has changed
+
+    # The browser's Back brings back what an example, another moment or a token from the middle has replaced
+    show(page, text=text)
+    page.fill("#machine-text", f"{text} and so on")
+    settled(page).click("#part-text .chips .chip >> nth=0")
+    settled(page)
+    assert page.input_value("#text") != f"{text} and so on"
+    page.evaluate("microscope.store.set({ at: 3, top_k: 1 })")
+    settled(page).click("#sample")
+    page.wait_for_function("() => microscope.state.at === -1")
+    page.focus(".curve")
+    page.keyboard.press("Home")
+    page.go_back()
+    expect(page.locator(".token.here")).to_have_attribute("data-place", "3")
+    page.go_back()
+    expect(page.locator("#text")).to_have_value(f"{text} and so on")
+    page.go_forward()
+    expect(page.locator("#text")).not_to_have_value(f"{text} and so on")
 
     show(page, text=text, checkpoint="fables@9")
     expect(page.locator("#problem")).to_have_text("There is no checkpoint fables@9 here. This is fables@4.")

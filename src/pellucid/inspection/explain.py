@@ -113,12 +113,22 @@ def explain(
 
 
 def beginning_that_fits(tokenizer: Tokenizer, text: str, n_tokens: int) -> str:
-    """The longest beginning of whole words that fits into `n_tokens`; all of a short text."""
+    """The longest beginning of whole words that fits into `n_tokens`; all of a short text.
+
+    Of a first word that does not fit, as in a script that sets no blanks, the beginning.
+    """
+    n_left = n_tokens
     for word in WORD.finditer(text):
-        n_tokens -= len(tokenizer.encode(word.group()))
-        if n_tokens < 0:
-            return text[: word.start()]
+        n_left -= len(tokenizer.encode(word.group()))
+        if n_left < 0:
+            return text[: word.start()] or _characters_that_fit(tokenizer, word.group(), n_tokens)
     return text
+
+
+def _characters_that_fit(tokenizer: Tokenizer, word: str, n_tokens: int) -> str:
+    while (n := len(tokenizer.encode(word))) > n_tokens:
+        word = word[: len(word) * n_tokens // n]
+    return word
 
 
 @torch.inference_mode()

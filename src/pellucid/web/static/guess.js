@@ -87,7 +87,8 @@ export function guessFirst(view) {
   function buttonOn(here, answer) {
     const { trace, model, source, store } = view;
     const isInside = here < trace.ids.length - 1;
-    const ends = model.stop_ids.includes(answer) || trace.ids.length >= model.context_length || !source.canType;
+    const ends =
+      model.stop_ids.includes(answer) || trace.ids.length >= model.context_length || trace.is_cut || !source.canType;
     if (!isInside && ends) return null;
     const go = () => {
       if (!isUpToDate(view)) return; // the question is about to be another one

@@ -7,7 +7,7 @@ import { decidingHere, headOf, placeOf, selectToken } from "./moves.js";
 import { isUpToDate } from "./requests.js";
 import { candidates, likeliest } from "./sampling.js";
 import { SLIDERS, slider } from "./slider.js";
-import { MOST_CHARACTERS, partOfPlace } from "./store.js";
+import { MOST_CHARACTERS, mostRead, partOfPlace } from "./store.js";
 import { textBox } from "./text_box.js";
 import { nameAt, visible } from "./tokens.js";
 import { matching } from "./truth.js";
@@ -18,6 +18,7 @@ const MOST_DECIDING = 2; // of the tokens before those
 const MOST_HEADS = 6; // of a layer
 const MOST_LAYERS = 3; // of more, the first and the last
 const PAUSE = 900; // milliseconds at each part, while a pass is shown
+const AS_FAR = "What comes after them is not read.";
 const HINT = "Point at a part to see what it does. Click it to look inside.";
 
 export function machinePanel(root, view) {
@@ -52,6 +53,7 @@ export function machinePanel(root, view) {
     drawBox();
     heat.draw();
     write.disabled = !view.source.canType;
+    write.textContent = state.at < 0 ? "Add a token" : "Write from here";
     refused.textContent = whyNoMore() ?? "";
     refused.hidden = !refused.textContent;
     if (!trace || !model || logits?.at !== placeOf(view)) return;
@@ -69,7 +71,7 @@ export function machinePanel(root, view) {
     if (last?.text === state.text) return last.why;
     if (state.text?.length >= MOST_CHARACTERS - 1)
       return `The page sends ${thousands(MOST_CHARACTERS)} characters at most.`;
-    return isUpToDate(view) && trace.is_cut ? `The model reads ${model.context_length} tokens at most.` : null;
+    return isUpToDate(view) && trace.is_cut ? `${mostRead(model)} ${AS_FAR}` : null;
   }
 
   // Of many layers, the first and the last.

@@ -7,7 +7,7 @@ import { placeOf } from "./moves.js";
 import { isUpToDate } from "./requests.js";
 import { candidates, divergenceFromTruth, draw as drawToken, likeliest, logSoftmax } from "./sampling.js";
 import { SLIDERS, slider } from "./slider.js";
-import { runHere } from "./store.js";
+import { mostRead, runHere } from "./store.js";
 import { nameAt, textOf, visible } from "./tokens.js";
 import { matching } from "./truth.js";
 import { drawVerdict } from "./verdict.js";
@@ -173,12 +173,18 @@ export function nextPanel(root, view) {
     const id = drawToken(candidates(logits.logits.row(trace.points.length - 1).values, state), Math.random());
     if (model.stop_ids.includes(id)) return refuse("The model ends the text here.");
     const here = placeOf(view);
-    if (here + 1 >= model.context_length) return refuse(`The model reads ${model.context_length} tokens at most.`);
+    if (here + 1 >= model.context_length || isCutAt(here)) return refuse(mostRead(model));
     const text = textOf(model, [...trace.ids.slice(1, here + 1), id]);
     if (text.endsWith("\ufffd"))
       return refuse("It drew a part of a character, which a text cannot end with. Sample again.", writing);
     fill(said, "It drew ", h("b.mono", visible(model.texts[id])), ".");
-    view.store.set({ text, at: -1 });
+    const isFromHere = here < trace.ids.length - 1; // what followed is given up
+    view.store[isFromHere ? "goTo" : "set"]({ text, at: -1 });
+  }
+
+  // Whether the text goes on there with words that the model does not read, which nothing may take away.
+  function isCutAt(here) {
+    return view.trace.is_cut && here === view.trace.ids.length - 1;
   }
 
   // The first screen, which has a button for it too, says it as well.
@@ -193,6 +199,7 @@ export function nextPanel(root, view) {
   function back() {
     const last = view.trace.ids.length - 1;
     if (last < 1) return;
+    if (isCutAt(last)) return refuse(mostRead(view.model));
     fill(said, "Took back ", h("b.mono", nameAt(view, last)), ".");
     view.store.set({ text: textOf(view.model, view.trace.ids.slice(1, last)), at: -1 });
   }

@@ -19,22 +19,22 @@ export function runPanel(root, view) {
   const runs = h("select", {
     id: "run-choice",
     "aria-label": "Run",
-    onchange: () => choose(view.runs.find(({ name }) => name === runs.value).checkpoints.at(-1)),
+    onchange: () => choose(view.runs.find(({ name }) => name === runs.value).checkpoints.at(-1), "goTo"),
   });
   root.classList.add("run");
   root.append(h("figure", measures, chart, key), h("aside", runs, problem, facts, sampleSize), samples);
   let places = []; // {x, checkpoint} of the checkpoints
 
-  const choose = (checkpoint) => checkpoint && view.store.set({ checkpoint: checkpoint.id });
-  const nearest = (event) => {
+  const choose = (checkpoint, how = "set") => checkpoint && view.store[how]({ checkpoint: checkpoint.id });
+  const nearest = (event, how) => {
     const x = event.clientX - chart.getBoundingClientRect().left;
     const distance = (place) => Math.abs(place.x - x);
     if (places.length)
-      choose(places.reduce((best, place) => (distance(place) < distance(best) ? place : best)).checkpoint);
+      choose(places.reduce((best, place) => (distance(place) < distance(best) ? place : best)).checkpoint, how);
   };
   chart.addEventListener("pointerdown", (event) => {
     chart.setPointerCapture(event.pointerId);
-    nearest(event);
+    nearest(event, "goTo");
   });
   chart.addEventListener("pointermove", (event) => event.buttons && nearest(event));
   chart.addEventListener("keydown", (event) => {

@@ -4,7 +4,7 @@ import { SHADES, shadeOf } from "./colours.js";
 import { changed, figure, fill, fixed, h, setFigure } from "./elements.js";
 import { term } from "./glossary.js";
 import { placeOf, rove, selectToken } from "./moves.js";
-import { runHere } from "./store.js";
+import { mostRead, runHere } from "./store.js";
 import { mean } from "./tensor.js";
 import { textBox } from "./text_box.js";
 import { nameAt, piece, surprises, visible } from "./tokens.js";
@@ -103,7 +103,7 @@ export function textPanel(root, view) {
     const { canType } = view.source;
     const run = runHere(view);
     const heldOut = `a held-out ${run?.has_chat ? "conversation" : run?.writes}`;
-    const use = (text) => () => view.store.set({ text, at: -1 });
+    const use = (text) => () => view.store.goTo({ text, at: -1 });
     fill(
       examples,
       h("span.muted", "Start from:"),
@@ -129,7 +129,7 @@ export function textPanel(root, view) {
     try {
       const { text } = await view.source.fable({ checkpoint: view.state.checkpoint, number: fable });
       if (view.state.text !== before) return; // somebody has typed meanwhile
-      view.store.set({ text, at: -1 });
+      view.store.goTo({ text, at: -1 });
     } catch (error) {
       fable = 0; // all have been shown: the next one is the first again
       note.textContent = error.message;
@@ -140,7 +140,7 @@ export function textPanel(root, view) {
   function drawStrip(truth) {
     const { trace, model } = view;
     note.textContent = [
-      trace.is_cut && `The model reads ${model.context_length} tokens at most: the text is shown as far as they reach.`,
+      trace.is_cut && `${mostRead(model)} The text is shown as far as they reach.`,
       model.has_chat &&
         "This model was fine-tuned on conversations: it reads a text as a question, between marks that say who speaks. " +
           "It learned to predict answers alone, so only their tokens are coloured and counted.",

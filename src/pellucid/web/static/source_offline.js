@@ -187,13 +187,20 @@ function recordedAnswers(recorded, checkpoint, live) {
   }
 }
 
-// As many whole words as fit into these tokens.
+// As many whole words as fit into these tokens; of a first word that does not, as many characters.
 function beginningThatFits(tokenizer, text, nTokens) {
+  let nLeft = nTokens;
   for (const { 0: word, index } of text.matchAll(/\p{White_Space}*\P{White_Space}+|\p{White_Space}+/gu)) {
-    nTokens -= tokenizer.encode(word).length;
-    if (nTokens < 0) return text.slice(0, index);
+    nLeft -= tokenizer.encode(word).length;
+    if (nLeft < 0) return text.slice(0, index) || charactersThatFit(tokenizer, [...word], nTokens);
   }
   return text;
+}
+
+function charactersThatFit(tokenizer, word, nTokens) {
+  const n = tokenizer.encode(word.join("")).length;
+  if (n <= nTokens) return word.join("");
+  return charactersThatFit(tokenizer, word.slice(0, Math.floor((word.length * nTokens) / n)), nTokens);
 }
 
 function likeliest(logits_V) {

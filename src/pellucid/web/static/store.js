@@ -1,5 +1,7 @@
 // What the page shows is one flat state, kept in its address: a link opens the same view.
 
+import { thousands } from "./elements.js";
+
 // Each key with its value when nothing is said. The kind of that value is the kind that the address is read as.
 export const DEFAULTS = {
   checkpoint: "", // RUN@STEP; empty: the best
@@ -53,17 +55,22 @@ export function makeStore() {
     if (toAddress(state) !== address) change(fromAddress());
   });
 
-  function change(changes) {
+  // `isFarther`: the browser's Back leads to what is shown until now.
+  function change(changes, isFarther = false) {
     const before = state;
     state = { ...state, ...changes };
     for (const key of ["text", "instead"]) state[key] = state[key] && beginningOf(state[key]);
     if (Object.keys(state).every((key) => state[key] === before[key])) return;
     clearTimeout(writing); // a slider changes the state more often than a browser lets its address be changed
-    writing = setTimeout(write, 400);
+    if (isFarther) {
+      write(before);
+      history.pushState(null, "", toAddress(state) || "#");
+      address = location.hash;
+    } else writing = setTimeout(() => write(state), 400);
     listeners.forEach((listener) => listener(state, before));
   }
 
-  function write() {
+  function write(state) {
     if (location.hash !== address) return; // the reader goes elsewhere, and the event that says so is on its way
     history.replaceState(null, "", toAddress(state) || "#");
     address = location.hash;
@@ -84,7 +91,13 @@ export function makeStore() {
     return state;
   }
 
-  return { get: () => state, dropped: () => dropped, set: change, onChange: (listener) => listeners.push(listener) };
+  return {
+    get: () => state,
+    dropped: () => dropped,
+    set: (changes) => change(changes),
+    goTo: (changes) => change(changes, true),
+    onChange: (listener) => listeners.push(listener),
+  };
 }
 
 // As much of a text as the page sends, without half of a character at its end.
@@ -115,6 +128,8 @@ export function leftOut({ runs }, checkpoint) {
 export function runHere({ runs, state }) {
   return runs.find(({ name }) => name === runOf(state.checkpoint));
 }
+
+export const mostRead = ({ context_length }) => `The model reads ${thousands(context_length)} tokens at most.`;
 
 export function stepOf(checkpoint) {
   return Number(checkpoint.slice(checkpoint.lastIndexOf("@") + 1));

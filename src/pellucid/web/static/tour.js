@@ -37,9 +37,9 @@ export function tourGuide(root, view) {
     } catch ({ message }) {
       view.notFound = message;
       noProblem(view);
-      return end();
+      return store.set({ tour: "", stop: 1 });
     }
-    if (isFresh) go(stop);
+    if (isFresh) go(stop, "set");
   }
 
   async function load(name) {
@@ -55,22 +55,22 @@ export function tourGuide(root, view) {
 
   function end() {
     tour = null;
-    store.set({ tour: "", stop: 1 });
+    store.goTo({ tour: "", stop: 1 });
     view.draw();
   }
 
   // A stop that has been answered is shown as it was left.
-  function go(wanted) {
+  function go(wanted, how = "goTo") {
     const number = Math.min(wanted, tour.stops.length); // a link may name any
     const stop = tour.stops[number - 1];
-    show(number, answers[keyOf(number)] === undefined ? stop : { show: stop.then, part: stop.then_part });
+    show(number, answers[keyOf(number)] === undefined ? stop : { show: stop.then, part: stop.then_part }, how);
     view.draw();
     root.scrollTop = 0;
     root.querySelector("h2").focus({ preventScroll: true });
   }
 
-  function show(number, { show: state, part }) {
-    store.set({ ...state, tour: tour.name, stop: number });
+  function show(number, { show: state, part }, how) {
+    store[how]({ ...state, tour: tour.name, stop: number });
     if (part) lookAt(document.getElementById(`part-${part}`));
   }
 
@@ -86,7 +86,7 @@ export function tourGuide(root, view) {
     const { then, then_part } = tour.stops[number - 1];
     answers[keyOf(number)] = given;
     remember(KEY, answers);
-    show(number, { show: then, part: then_part });
+    show(number, { show: then, part: then_part }, "set");
     view.draw();
     root.querySelector(".because").scrollIntoView({ block: "nearest" });
   }
@@ -94,8 +94,9 @@ export function tourGuide(root, view) {
   function draw() {
     const { state } = view;
     requestAnimationFrame(() => followed?.scrollIntoView());
-    choice.value = tour ? tour.name : "";
-    const stop = tour?.stops[here() - 1];
+    const isPlayed = tour?.name === state.tour; // or the browser went back to where it was not
+    choice.value = isPlayed ? tour.name : "";
+    const stop = isPlayed && tour.stops[here() - 1];
     const given = stop && answers[keyOf(here())];
     const isAstray = stop && !isShown(given === undefined ? stop.show : stop.then, state);
     if (!changed(memory, stop, given, isAstray)) return;
