@@ -1,4 +1,4 @@
-"""The diagram of a model has all of its weights, and each once, whatever its kind."""
+"""The diagram of a model has all of its weights, and each once; its steps have the formulas that compute them."""
 
 import json
 
@@ -6,6 +6,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from pellucid.config.model import ModelConfig
+from pellucid.inspection.trace import trace
 from pellucid.model.build import build_model
 
 DECODER = {"type": "decoder", "context_length": 8, "d_model": 8, "n_layers": 2, "n_heads": 2}
@@ -44,3 +45,49 @@ def test_the_parts_of_a_model_have_its_weights_each_once(modules, name):
     assert [leaf["layer"] for leaf in leaves if leaf["kind"] == "recurrent"] == list(
         range(getattr(config, "n_layers", 0) if name in ("rnn", "lstm", "gru") else 0)
     )
+
+
+FORMULAS_OF_STEPS = """async (text) => {
+    const { formulaOf } = await import("/static/equations.js");
+    const { steps, config } = JSON.parse(text);
+    const lines = (step) => [...formulaOf(step, config).children].map((line) => line.textContent);
+    return steps.map((step) => lines(step).map((line) => line.replace(/\\s/g, "")));
+}"""
+
+
+@pytest.mark.parametrize("name", [name for name, config in KINDS.items() if config["type"] == "decoder"])
+def test_a_step_of_a_layer_has_the_formulas_by_which_this_model_computes_it_and_no_others(modules, name):
+    config = TypeAdapter(ModelConfig).validate_python(KINDS[name])
+    steps = trace(build_model(config, 11), [1, 2, 3]).inside(0)
+    told = [{"name": step.name, "equations": step.equations} for step in steps]
+    lines = modules.evaluate(FORMULAS_OF_STEPS, json.dumps({"steps": told, "config": config.model_dump(mode="json")}))
+    all_lines = [line for of_step in lines for line in of_step]
+    kinds = dict.fromkeys(step.name for step in steps)
+    assert all(
+        of_step for step, of_step in zip(steps, lines, strict=True) if step.name not in ("x", "scores", "weights")
+    )
+    assert all(of_step == [] for step, of_step in zip(steps, lines, strict=True) if step.name == "x")
+    assert sum("pre-norm" in line for line in all_lines) == 2 * (config.norm_placement == "pre")
+    assert sum("post-norm" in line for line in all_lines) == 2 * (config.norm_placement == "post")
+    norms = [line for line in all_lines if line.startswith("norm(x)")]
+    assert len(norms) == 2
+    assert all(line.endswith("+b") == (config.bias is True) for line in norms)
+    assert any("b1" in line for line in all_lines) == (config.bias is True and config.activation != "swiglu")
+    assert any(line.startswith("SiLU") for line in all_lines) == (config.activation == "swiglu")
+    assert not any(line.startswith("ReLU") for line in all_lines)
+    assert any("softmax(" in line and "qt" in line for line in all_lines) == (config.attention != "linear")
+    assert any("−∞" in line for line in all_lines) == (config.attention != "linear")
+    assert any("Δ" in line for line in all_lines) == (name == "window")
+    assert any("ρ" in line for line in all_lines) == ("shares of experts" in kinds)
+
+
+NUMBERS = """async () => {
+    const { exact, percent } = await import("/static/elements.js");
+    return [[0, 1e-5, 0.004, -0.004, 0.5, 3.14159].map(exact), [0, 1e-4, 0.9994, 0.9998, 1 - 1e-12, 1].map(percent)];
+}"""
+
+
+def test_what_is_not_nothing_or_not_all_is_not_shown_as_that(modules):
+    nats, shares = modules.evaluate(NUMBERS)
+    assert nats == ["0.00", "<0.001", "0.004", "−0.004", "0.50", "3.14"]
+    assert shares == ["0.0%", "<0.1%", "99.9%", ">99.9%", "100.0%", "100.0%"]

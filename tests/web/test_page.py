@@ -278,6 +278,14 @@ def test_what_is_switched_off_is_off_in_every_panel_and_costs_what_the_run_says(
     for row, part in zip(table.rows, ["0.0", "0.1", "a0", "f0", "1.0", "1.1", "a1", "f1"], strict=True):
         means = [estimate.mean for estimate in (*(row.by_skill[skill] for skill in skills), row.all)]
         close(values(page, f"[data-row='{part}'] td"), torch.tensor(means))
+    # One scale of colour for all columns: what costs more is never paler
+    coloured = "#part-knock td.sure"
+    strengths = page.eval_on_selector_all(
+        coloured, "all => all.map((e) => Number(e.style.getPropertyValue('--strength')))"
+    )
+    means = values(page, coloured)
+    most = max(row.all.mean for row in table.rows if row.places[0][0] == "head")
+    close(torch.tensor(strengths), (means / max(most, 1e-9)).clamp(max=1))
     for head in run.heads(fables=table.n_documents).attribution.heads:
         looks = torch.tensor([share.mean for skill, share in head.looks.items() if skill in skills])
         close(values(page, f"[data-row='{head.layer}.{head.head}'] .looks"), looks)
@@ -330,6 +338,9 @@ def test_what_is_switched_off_is_off_in_every_panel_and_costs_what_the_run_says(
     show(page, text=text, inside=True)
     said = page.locator(".step > p.small:not(.muted)")
     expect(said.nth(1)).to_contain_text("brought to mean 0 and variance 1")
+    [norm] = page.locator("[data-step='attention norm(x)'] math").all_text_contents()
+    assert norm.startswith("norm(x)=γ")
+    assert not norm.endswith("b")  # this model has no biases
     page.evaluate("""() => {
         const [norm, , , values, scores] = microscope.inside.steps.slice(1);
         const steps = [
@@ -746,6 +757,15 @@ def test_everything_is_reached_by_keyboard_and_link_and_axe_finds_no_serious_vio
     page.click("#part-machine .is-feed_forward button.title >> nth=0")
     expect(page.locator("#h-inside")).to_be_in_viewport()
     page.wait_for_function("() => microscope.state.head === '0.0' && microscope.state.inside")
+
+    # Many equations open at their beginning
+    page.set_viewport_size({"width": 1280, "height": 720})
+    show(page, text=text)
+    page.click("#part-inside .eq")
+    expect(page.locator("#equation-title")).to_be_in_viewport()
+    expect(page.locator("#equation-title")).to_be_focused()
+    page.keyboard.press("Escape")
+    page.set_viewport_size(LAPTOP)
 
     show(page, text=text)
     page.evaluate("scrollBy(0, document.querySelector('#part-next').getBoundingClientRect().top - 0.225 * innerHeight)")

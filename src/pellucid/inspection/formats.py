@@ -24,4 +24,7 @@ def nats(value: float | None, digits: int = 3, *, signed: bool = False) -> str:
 
 
 def percent(probability: float) -> str:
-    return "<0.01%" if 0 < probability < 5e-5 else f"{probability:.2%}"
+    """With two digits; what is not nothing is not shown as nothing, nor what is not all as all."""
+    if 0 < probability < 5e-5:
+        return "<0.01%"
+    return ">99.99%" if 1 - 5e-5 <= probability < 1 - 1e-9 else f"{probability:.2%}"

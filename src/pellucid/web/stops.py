@@ -18,6 +18,7 @@ from pellucid.web.microscope import Changes, Microscope
 
 Json = dict[str, Any]
 
+ROUNDING = 1e-9  # a sum of shares may miss 1 by as much
 NONE = "none"  # instead of a checkpoint to compare with
 UNTOUCHED: Json = {"off": "", "instead": "", "temperature": 1.0, "top_k": 0, "top_p": 1.0, "inside": False}
 IN_NATS = ("entropy", "divergence", "surprise", "floor")
@@ -181,8 +182,9 @@ class PlayedStop:
         if measure.of == "step":
             return Figure(value, f"{value:,.0f}")
         if measure.of in IN_NATS or (measure.of == "metric" and not measure.percent):
-            return Figure(value, f"{value:.2f}".replace("-", "−"))
-        return Figure(value, "under 0.1%" if 0 < value < 0.0005 else f"{100 * value:.1f}%")
+            return Figure(value, f"{value:.{3 if 0.0005 <= abs(value) < 0.005 else 2}f}".replace("-", "−"))
+        ends = "under 0.1%" if 0 < value < 0.0005 else "over 99.9%" if 0.9995 <= value < 1 - ROUNDING else None
+        return Figure(value, ends or f"{100 * value:.1f}%")  # what is not all is not shown as all
 
     def _measured(self, measure: Measure, state: Json) -> float | str | None:
         checkpoint, at = (state["other"] if measure.side == "B" else state["checkpoint"]), state["at"]

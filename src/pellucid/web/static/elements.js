@@ -54,11 +54,11 @@ export function withCode(text) {
 }
 
 // A number that a test can compare: shown short, whole in `data-value`.
-export function figure(name, value, shown = fixed(value)) {
+export function figure(name, value, shown = exact(value)) {
   return h("span.figure", { "data-name": name, "data-value": plain(value) }, shown);
 }
 
-export function setFigure(element, value, shown = fixed(value)) {
+export function setFigure(element, value, shown = exact(value)) {
   element.dataset.value = plain(value);
   element.textContent = shown;
 }
@@ -76,9 +76,20 @@ export function fixed(value, digits = 2) {
     .replace("-", "−");
 }
 
+const ROUNDING = 1e-9; // a sum of shares may miss 1 by as much
+
+// With a digit more where two would show 0; what is not 0 is never shown as 0.
+export function exact(value) {
+  const size = Math.abs(value ?? 0);
+  if (size >= 0.005 || !size) return fixed(value);
+  return size < 0.0005 ? "<0.001" : fixed(value, 3);
+}
+
+// What is not all is never shown as all, nor what is not nothing as nothing.
 export function percent(p) {
   if (p === null || p === undefined) return "–";
   if (p > 0 && p < 0.0005) return "<0.1%";
+  if (p >= 0.9995 && p < 1 - ROUNDING) return ">99.9%";
   return `${(100 * p).toFixed(1)}%`;
 }
 

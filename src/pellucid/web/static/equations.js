@@ -26,12 +26,37 @@ const SAYS = {
   40: "A router sends each token to a few of many feed-forward layers.",
 };
 
-export const isKnown = (number) => number in FORMULAS;
+// Which lines of which equations compute a step of a layer (model/residual.py and the layers name the steps).
+const LINES = {
+  "norm(x)": { 10: 0, 21: 0 },
+  q: { 7: 0, 24: 0, 5: 0 },
+  k: { 7: 1, 24: 1, 5: 1, 31: 0 },
+  v: { 7: 2 },
+  scores: { 8: [0, 1], 39: [0, 1] },
+  weights: { 7: 3 },
+  heads: { 7: 4, 38: 0 },
+  output: { 9: 0, 11: 0, 22: 0, 40: 1 },
+  "shares of experts": { 40: 0 },
+};
+const ACTIVATIONS = { relu: 1, gelu: 2, gelu_tanh: 2, relu_squared: 3 }; // lines of equation 11
+const BIASES = /<mo>\+<\/mo>(<mi>b<\/mi>|<msub><mi>b<\/mi><mn>\d<\/mn><\/msub>)/g;
 
-// The formulas of an equation: a line for each.
-export function formula(number) {
+// The formulas by which a model with this config computes a step: no others, and without biases that it does not have.
+export function formulaOf({ name, equations }, { norm_placement, activation, bias }) {
+  const isPre = norm_placement === "pre";
+  const ofConfig = {
+    "new x": isPre ? { 10: 1 } : { 10: equations.includes(21) ? 2 : [0, 2], 21: 0 },
+    hidden: { 11: ACTIVATIONS[activation], 22: 1 },
+    ...(equations.includes(38) && { scores: {} }), // which has another mask
+  };
+  const lines = ofConfig[name] ?? LINES[name] ?? {};
+  const math = equations.flatMap((number) => [lines[number] ?? []].flat().map((line) => FORMULAS[number].math[line]));
+  return formula(math.map((line) => (bias === true ? line : line.replace(BIASES, ""))));
+}
+
+function formula(math) {
   const box = h("div.formula");
-  box.innerHTML = FORMULAS[number].math.join("");
+  box.innerHTML = math.join("");
   return box;
 }
 
@@ -53,16 +78,20 @@ function open(numbers) {
     return h(
       "section.equation",
       h("h3", `${number}. ${title}`),
-      formula(number),
+      formula(FORMULAS[number].math),
       h("p", SAYS[number]),
       h("p.muted.small", where),
     );
   };
   fill(
     dialog,
-    h("h2", { id: "equation-title" }, numbers.length === 1 ? "The equation" : "The equations"),
+    h(
+      "h2",
+      { id: "equation-title", tabindex: -1, autofocus: true },
+      numbers.length === 1 ? "The equation" : "The equations",
+    ),
     numbers.map(section),
-    h("form", { method: "dialog" }, h("button.main", { type: "submit", autofocus: true }, "Close")),
+    h("form", { method: "dialog" }, h("button.main", { type: "submit" }, "Close")),
   );
   dialog.showModal();
 }

@@ -11,12 +11,12 @@ export function knockTable(table, toggle) {
   const isThere = (skill) => table.intact[skill] > 0; // some skills may not occur in these texts
   const skills = [...Object.keys(table.floor).filter(isThere), "all"];
   const heads = table.knocked_out.filter(isHead);
-  // Colours compare heads with heads: to lose a whole layer is worse than to lose a part of it.
-  const most = (skill) => Math.max(1e-9, ...heads.map((row) => row.nats_per_fable[skill].mean));
+  // One scale for all cells. It ends at what the worst head costs: to lose a whole layer is worse than a part of it.
+  const most = Math.max(1e-9, ...heads.map((row) => row.nats_per_fable.all.mean));
   const looks = looksByHead(table);
   const row = (each) => {
     const part = partOfPlace(each.places[0]);
-    const cells = skills.map((skill) => cell(skill, each.nats_per_fable[skill], most(skill), looks[part]?.[skill]));
+    const cells = skills.map((skill) => cell(skill, each.nats_per_fable[skill], most, looks[part]?.[skill]));
     return h("tr", { "data-row": part }, h("th", { scope: "row" }, toggle(part)), cells);
   };
   const known = (name, nats) =>
@@ -31,7 +31,7 @@ export function knockTable(table, toggle) {
       "caption",
       "How much the loss on each skill rises without a part, in nats per text, with the 95% interval over ",
       figure("fables", table.fables, String(table.fables)),
-      " held-out texts. Coloured where that is clearly above zero",
+      " held-out texts. Coloured where that is clearly above zero, the stronger the more, in all columns alike",
       table.attribution ? "; below it, the share of the head's attention on the words that decide." : ".",
     ),
     h(

@@ -2,7 +2,7 @@
 
 import { paint, signedColour } from "./colours.js";
 import { changed, figure, fill, fixed, h } from "./elements.js";
-import { formula, isKnown } from "./equations.js";
+import { formulaOf } from "./equations.js";
 import { headOf, placeOf } from "./moves.js";
 import { mean } from "./tensor.js";
 import { nameAt } from "./tokens.js";
@@ -20,8 +20,10 @@ const AXES = {
 // By name; and with the number of an equation, what is so only of a model that computes by it.
 const SAYS = {
   x: "The stream as it arrives: the sum of all earlier parts.",
-  "norm(x)": "The same, brought to mean 0 and variance 1, so that no part sees huge or tiny numbers.",
-  "norm(x) 21": "The same, brought to a mean square of 1, so that no part sees huge or tiny numbers.",
+  "norm(x)":
+    "The same, brought to mean 0 and variance 1, then each column times its own γ, so that no part sees huge or tiny numbers.",
+  "norm(x) 21":
+    "The same, brought to a mean square of 1, then each column times its own γ, so that no part sees huge or tiny numbers.",
   q: "Queries: what each token looks for.",
   k: "Keys: what each token offers.",
   v: "Values: what each token passes on.",
@@ -77,7 +79,6 @@ export function insidePanel(root, view) {
       ),
     );
     note.textContent = `Where there are several heads, this shows head ${layer}.${head}, as chosen in part 3.`;
-    const seen = new Set();
     const sublayers = [...new Set(inside.steps.map((step) => step.sublayer))];
     fill(
       steps,
@@ -85,14 +86,14 @@ export function insidePanel(root, view) {
         h("h3", name === "attention" ? "Attention: tokens look at each other" : "Feed-forward: each token separately"),
         h(
           "div.cards",
-          inside.steps.filter((step) => step.sublayer === name).map((step) => card(step, head, seen)),
+          inside.steps.filter((step) => step.sublayer === name).map((step) => card(step, head)),
         ),
       ]),
     );
   }
 
-  function card(step, head, seen) {
-    const { values, name, axes, equations, sublayer } = step;
+  function card(step, head) {
+    const { values, name, axes, sublayer } = step;
     const isMany = values.shape.length === 3;
     const n_first = values.shape[0];
     const index = Math.floor((head * n_first) / (view.trace.attention.shape[1] || 1)); // grouped heads share keys
@@ -126,8 +127,6 @@ export function insidePanel(root, view) {
         figure("value", matrix.at(r, c), fixed(matrix.at(r, c), 4)),
       );
     });
-    const fresh = equations.filter((number) => isKnown(number) && !seen.has(number));
-    fresh.forEach((number) => seen.add(number));
     const rowMean = mean(matrix.row(here).values.filter(Number.isFinite));
     return h(
       "article.step",
@@ -147,7 +146,7 @@ export function insidePanel(root, view) {
         ),
       ),
       h("p.small", says(step), isMany ? ` ${axes[0] === "E" ? "Expert" : "Head"} ${index} of ${n_first}.` : ""),
-      ...fresh.slice(0, 2).map((number) => formula(number)),
+      formulaOf(step, view.model.config),
       h("div.heat-frame", canvas),
       shown,
       h(
