@@ -344,12 +344,10 @@ def test_a_notebook_finds_the_students_functions(here):
     first, second, *_ = ["".join(each["source"]) for each in json.loads(text)["cells"] if each["cell_type"] == "code"]
     (folder / "lesson_01.py").write_text(SOLVED + "\nWHOSE = 'mine'\n", encoding="utf-8")
     (folder / "progress.json").write_text(json.dumps({"done": {"lesson_01": ["backward"]}, "hints": {}}))
-    again = (
-        f"import lesson_01\nassert lesson_01.WHOSE == 'mine'\nassert backward is lesson_01.backward\n{first}\n{second}"
-    )
-    told = subprocess.run(
-        [sys.executable, "-c", f"{first}\n{second}\n{again}"], cwd=folder, check=True, capture_output=True, text=True
-    ).stdout
+    theirs = "import lesson_01\nassert lesson_01.WHOSE == 'mine'\nassert backward is lesson_01.backward"
+    [figure] = re.findall(r"# A figure with your functions: (from .*); ", first)
+    command = [sys.executable, "-c", "\n".join([first, second, theirs, first, second, figure])]
+    told = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
     assert told.count("from your lesson_01: backward; from ours: push_product, ") == 2
     assert told.count("from our lesson_05: all\n") == 2
 

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from pellucid.course import pages
 from pellucid.course.attempt import Outcome, checks_of
+from pellucid.course.checks import SEED
 from pellucid.course.exercises import LESSONS, Lesson, all_lessons
 from trying import Attempt, attempts_in, tried, with_attempt
 
@@ -56,6 +57,14 @@ def test_solutions_are_right(lesson, tmp_path):
 
 
 @each_lesson
+def test_solutions_are_right_with_the_numbers_of_other_seeds(lesson, tmp_path, in_full, monkeypatch):
+    for seed in range(1, 11) if in_full else [1]:
+        monkeypatch.setenv(SEED, str(seed))
+        outcomes = tried(lesson, lesson.solutions.read_text(encoding="utf-8"), tmp_path, checks(lesson))
+        assert [each for each in outcomes if each.fault] == []
+
+
+@each_lesson
 def test_every_stub_is_still_to_be_written_and_no_exercise_waits_for_another(lesson, tmp_path):
     text = lesson.stubs()
     solved = lesson.solutions.read_text(encoding="utf-8")
@@ -92,6 +101,7 @@ def test_each_exercise_has_mistakes_and_each_hard_one_a_second_solution(lesson):
         assert sum(attempt.says is not None for attempt in own) >= 2, exercise.name
         assert exercise.difficulty < 3 or any(attempt.says is None for attempt in own), exercise.name
         assert exercise.hints, exercise.name
+        assert exercise.difficulty == 3 or not exercise.is_optional, exercise.name
 
 
 @each_lesson

@@ -168,7 +168,8 @@ def _used(lesson: Lesson, workbook: Workbook) -> list[str]:
 
     text = workbook.file(lesson).read_text(encoding="utf-8", errors="replace")
     imported = re.findall(r"^(?:from|import) (lesson_\d\d)\b", text, re.MULTILINE)
-    return [whose(each, workbook.done.get(each.module, [])) for each in all_lessons() if each.module in imported]
+    lessons = [each for each in all_lessons() if each.module in imported]
+    return [whose(each, workbook.done.get(each.module, []) if workbook.file(each).exists() else []) for each in lessons]
 
 
 def _page(lesson: Lesson, workbook: Workbook) -> Path:

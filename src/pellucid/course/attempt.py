@@ -230,7 +230,7 @@ def _blamed(outcome: Outcome, own: Own, earlier: Mapping[str, Own], file: Path, 
     for each, _ in before:
         each.use([name] if each is own else [])
     others = [(each, other) for each, used in before for other in used if other not in each.used]
-    if _outcome(own, name, file, check).fault is None:
+    if others and _outcome(own, name, file, check).fault is None:
         for each, other in others:
             each.use([*each.used, other])
             if fault := _outcome(own, name, file, check).fault:

@@ -28,6 +28,7 @@ REMARK = re.compile(r"<!-- (long|numbers within [\d.]+%) -->\s*\Z")
 NUMBER = re.compile(r"[-−+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?|[-−+]?\.\d+")
 FIRST_CELL = """\
 # Your functions as far as they are done, and ours for the rest. After `pellucid learn {number}`, run all cells again.
+# A figure with your functions: from figures.{module} import {figure}; {figure}()
 from pellucid.course.pages import at_work
 
 at_work()"""
@@ -148,10 +149,12 @@ def write_notebook(lesson: Lesson, folder: Path) -> Path:
         raise ConfigError(str(file), "it is there already", "rename it to keep it, or delete it")
     text = lesson.page.read_text(encoding="utf-8")
     title, _, rest = text.partition("\n")
-    notebook = jupytext.reads(f"{title}\n\n```python\n{FIRST_CELL.format(number=lesson.number)}\n```\n{rest}", "md")
+    figures = re.findall(r"\]\(figures/(\d\d_(\w+)\.png)\)", text)
+    first_cell = FIRST_CELL.format(number=lesson.number, module=lesson.module, figure=figures[0][1])
+    notebook = jupytext.reads(f"{title}\n\n```python\n{first_cell}\n```\n{rest}", "md")
     (folder / "figures").mkdir(parents=True, exist_ok=True)
-    for figure in re.findall(r"\]\((figures/\w+\.png)\)", text):
-        shutil.copyfile(LESSONS / figure, folder / figure)
+    for name, _ in figures:
+        shutil.copyfile(LESSONS / "figures" / name, folder / "figures" / name)
     write_whole(file, jupytext.writes(notebook, "ipynb"))
     return file
 
