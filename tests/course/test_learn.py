@@ -220,6 +220,22 @@ def test_a_loop_without_an_end_is_ended(tmp_path):
     assert fault(tmp_path, loop, most_seconds=3.0) == ("pull_product", sentence)
 
 
+def test_after_an_end_in_one_exercise_the_next_are_checked_but_a_file_that_ends_is_tried_twice(tmp_path):
+    workbook = Workbook(tmp_path)
+    workbook.start(LESSON)
+    names = [each.name for each in LESSON.exercises]
+    ends = "    import os\n    os._exit(3)\n"
+    text = SOLVED
+    for name in names[1:4]:
+        text = re.sub(rf"(^def {name}\(.*?\n    # solution:\n)", rf"\1{ends}", text, flags=re.MULTILINE | re.DOTALL)
+    workbook.file(LESSON).write_text(text, encoding="utf-8")
+    told = workbook.check(LESSON)
+    assert [each.exercise for each in told if each.fault] == names[1:4]
+    assert len(told) == len(names)
+    workbook.file(LESSON).write_text("import os\nos._exit(3)\n", encoding="utf-8")
+    assert [each.exercise for each in workbook.check(LESSON)] == names[:2]
+
+
 def test_a_file_that_is_no_python_and_a_deleted_function_get_their_sentences(tmp_path):
     assert fault(tmp_path, "def push_product(:\n")[1].startswith("lesson_01.py cannot be run: SyntaxError in line 1")
     without = re.sub(r"^def pull_product\(.*?# end\n", "", SOLVED, flags=re.MULTILINE | re.DOTALL)

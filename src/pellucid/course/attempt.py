@@ -62,6 +62,7 @@ def attempt(
     `done` names what was right when it was last checked: {"lesson_01": ["push_product"]}. The rest is ours meanwhile.
     """
     outcomes: list[Outcome] = []
+    n_told = 0  # by processes that came to an end of a check
     while left := asked[len(outcomes) :]:
         known = {outcome.exercise: outcome.fault is None for outcome in outcomes}
         right = [
@@ -72,7 +73,8 @@ def attempt(
         if end is None:
             break
         outcomes.append(Outcome(left[len(told)], end))
-        if not told and len(outcomes) > 1:  # the next one ended at once, too: it may be the file itself
+        n_told += len(told)
+        if not n_told and len(outcomes) > 1:  # the second ends as the first did: it may be the file itself
             break
     return outcomes
 
@@ -161,6 +163,7 @@ def _ends(process: subprocess.Popen[str], log: BinaryIO, asked: Sequence[str], m
 def _read_outcomes(log: BinaryIO, asked: Sequence[str]) -> list[Outcome]:
     """The outcomes in a log, as far as exercises follow in their order: a student's file may write there, too."""
     outcomes: list[Outcome] = []
+    n = 0
     log.seek(0)
     for line in log.read(MOST_LOGGED).splitlines():
         try:
@@ -168,10 +171,9 @@ def _read_outcomes(log: BinaryIO, asked: Sequence[str]) -> list[Outcome]:
         except (ValueError, RecursionError):
             continue
         match row:
-            case [str(name), str() | None as fault, bool(is_written), bool(is_last)] if [name] == list(
-                asked[len(outcomes) :][:1]
-            ):
+            case [str(name), str() | None as fault, bool(is_written), bool(is_last)] if name in asked[n : n + 1]:
                 outcomes.append(Outcome(name, fault, is_written, is_last))
+                n += 1
                 if is_last:
                     break
     return outcomes

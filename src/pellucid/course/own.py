@@ -50,7 +50,7 @@ class Own:
                 old, new = new, old
             setattr(self.module, exercise.name, new)
             for module in modules:
-                for name in [name for name, value in vars(module).items() if value is old is not None]:
+                for name in [name for name, value in vars(module).items() if value is old and callable(old)]:
                     setattr(module, name, new)
 
 

@@ -56,7 +56,10 @@ class Workbook:
         """Check a lesson's exercises, or one of them, and note what is done."""
         asked = [each.name for each in lesson.exercises if exercise in (None, each.name)]
         outcomes = attempt(lesson, self.folder.resolve(), self.done, asked, most_seconds)
-        kept = set(self.done.get(lesson.module, [])) - set(asked)
+        cannot_run = any(outcome.is_last for outcome in outcomes)
+        kept = set(self.done.get(lesson.module, [])) - set(
+            asked if cannot_run else [each.exercise for each in outcomes]
+        )
         right = kept | {outcome.exercise for outcome in outcomes if outcome.fault is None}
         self.done[lesson.module] = [each.name for each in lesson.exercises if each.name in right]
         self._save(lesson)
