@@ -106,7 +106,9 @@ def main() -> None:
     parser.add_argument("--grades", type=Path, metavar="FILE", help="a row for each student and lesson")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1 + randbelow(2**31) for _ in range(2)], metavar="N")
     parser.add_argument("--memory", type=float, default=8.0, metavar="GIB", help="of addresses, for each process")
-    parser.add_argument("--minutes", type=float, default=15.0, help="of CPU time, for each process")
+    parser.add_argument(
+        "--minutes", type=float, default=15.0, help="of CPU time for a process; twice that for a student"
+    )
     given = parser.parse_args()
     if given.rerun:
         check_again(given)

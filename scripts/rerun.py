@@ -26,6 +26,7 @@ from pellucid.course.exercises import Lesson, all_lessons
 from pellucid.runtime.processes import command_of
 
 LARGEST_FILE, LARGEST_FOLDER = 16 << 20, 256 << 20  # bytes that a student's program can write
+MOST_PROCESSES = 4096  # with yours, threads counted: against one that multiplies; root has no such limit
 NAMESPACES = ["unshare", "--user", "--map-root-user", "--net"]
 FILES = ["--mount", "--pid", "--fork", "--kill-child"]
 PROTECTIONS = {  # the strongest first: its name, and the command that comes before ours
@@ -64,11 +65,13 @@ def report_of(files: list[Path], seed: int, gib: float = 8.0, minutes: float = 1
         command = _confined(protection(), work, gib, minutes, [str(file.resolve()) for file in files], learn)
         threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         environment = {**os.environ, **threads, SEED: str(seed), "TMPDIR": work, "HOME": work}
-        told = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    try:
-        return list(json.loads(told.stdout)["lessons"])
-    except (ValueError, LookupError, TypeError):  # it was ended by a limit
-        return []
+        try:
+            told = subprocess.run(
+                command, env=environment, timeout=120 * minutes, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+            return list(json.loads(told.stdout)["lessons"])
+        except (subprocess.TimeoutExpired, ValueError, LookupError, TypeError):  # it was ended by a limit
+            return []
 
 
 def submissions_in(folder: Path) -> dict[str, list[Path]]:
@@ -117,6 +120,7 @@ def main(settings: str) -> None:
         import resource
 
         limits = {"RLIMIT_AS": n_bytes, "RLIMIT_CPU": n_seconds, "RLIMIT_FSIZE": LARGEST_FILE, "RLIMIT_CORE": 0}
+        limits["RLIMIT_NPROC"] = MOST_PROCESSES
         for name, most in limits.items():
             with suppress(OSError, ValueError):  # macOS refuses some
                 resource.setrlimit(getattr(resource, name), (most, most))
