@@ -105,6 +105,23 @@ def test_each_exercise_has_mistakes_and_each_hard_one_a_second_solution(lesson):
 
 
 @each_lesson
+def test_no_other_lesson_needs_what_is_optional(lesson):
+    """Neither by its name nor through a function that calls it: ours would stand in, but it would not be yours."""
+    texts = [each.solutions.read_text(encoding="utf-8") for each in ALL if each != lesson]
+    imports = re.findall(rf"^from {lesson.module} import (\([^)]*\)|[^\n]*)", "\n".join(texts), re.MULTILINE)
+    needed, new = set(), set(re.findall(r"\w+", " ".join(imports)))
+    called = {
+        node.name: {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        for node in ast.parse(lesson.solutions.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
+    while new:
+        needed |= new
+        new = set().union(*(called.get(name, ()) for name in new)) - needed
+    assert not [each.name for each in lesson.exercises if each.is_optional and each.name in needed]
+
+
+@each_lesson
 def test_a_lesson_takes_at_most_ninety_minutes(lesson):
     reading = len(re.sub(r"```.*?```", "", lesson.page.read_text(encoding="utf-8"), flags=re.DOTALL).split()) / 130
     assert lesson.minutes + reading <= 90, f"{reading:.0f} minutes of reading, {lesson.minutes} of exercises"
