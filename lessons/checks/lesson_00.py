@@ -1,14 +1,10 @@
-"""Checks of lesson 0: each has the name of its exercise, and answers with a sentence.
-
-None needs that the student has written another: where an answer may call an earlier function, it finds ours.
-"""
+"""Checks of lesson 0: each has the name of its exercise, and answers with a sentence."""
 
 from __future__ import annotations
 
 import math
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -46,21 +42,6 @@ def with_an_end(function: Callable[..., Any], *arguments: Any) -> Any:
         raise Wrong(
             "your function calls itself without an end: for a part that is a rule, it has to begin with that rule"
         ) from None
-
-
-@contextmanager
-def with_ours(lesson: ModuleType, **ours: Callable[..., Any]) -> Iterator[None]:
-    """Inside, functions of these names are ours, whatever the student has made of them so far."""
-    theirs = {name: getattr(lesson, name) for name in ours}
-    vars(lesson).update(ours)
-    try:
-        yield
-    finally:
-        vars(lesson).update(theirs)
-
-
-def our_surprise(p: float) -> float:
-    return -ln(p)
 
 
 def our_entropy(probabilities: Sequence[float]) -> float:
@@ -108,9 +89,8 @@ def surprise(lesson: ModuleType) -> None:
 
 
 def surprise_of_guess(lesson: ModuleType) -> None:
-    with with_ours(lesson, surprise=our_surprise):
-        _one_guess(lesson)
-        _other_guesses(lesson)
+    _one_guess(lesson)
+    _other_guesses(lesson)
 
 
 def _other_guesses(lesson: ModuleType) -> None:
@@ -193,9 +173,8 @@ def _one_guess(lesson: ModuleType) -> None:
 
 
 def mean_surprise(lesson: ModuleType) -> None:
-    with with_ours(lesson, surprise=our_surprise):
-        _mean_of_four(lesson)
-        _other_means(lesson)
+    _mean_of_four(lesson)
+    _other_means(lesson)
 
 
 def _other_means(lesson: ModuleType) -> None:
@@ -249,9 +228,8 @@ def _mean_of_four(lesson: ModuleType) -> None:
 
 
 def entropy(lesson: ModuleType) -> None:
-    with with_ours(lesson, surprise=our_surprise):
-        _entropy_of_three(lesson)
-        _other_entropies(lesson)
+    _entropy_of_three(lesson)
+    _other_entropies(lesson)
 
 
 def _other_entropies(lesson: ModuleType) -> None:
@@ -310,9 +288,8 @@ def _entropy_of_three(lesson: ModuleType) -> None:
 
 
 def cost_of_wrong_guesses(lesson: ModuleType) -> None:
-    with with_ours(lesson, surprise=our_surprise, entropy=our_entropy):
-        _cost_of_one(lesson)
-        _other_costs(lesson)
+    _cost_of_one(lesson)
+    _other_costs(lesson)
 
 
 def _other_costs(lesson: ModuleType) -> None:
@@ -522,25 +499,24 @@ def _expect_texts(
 
 
 def floor_of_rules(lesson: ModuleType) -> None:
-    with with_ours(lesson, surprise=our_surprise, entropy=our_entropy, probabilities_of_texts=_texts):
-        _floor_of_few_rules(lesson)
-        coins = {"fable": [(1, ["coin"] * 13)], "coin": [(1, ["heads"]), (3, ["tails"])]}
-        tracemalloc.start()
-        try:
-            answer = lesson.floor_of_rules(coins)
-            kept = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        expect(answer, _floor(coins, "fable"), "thirteen coins in a row")
-        if kept > 100_000:
-            raise Wrong(f"thirteen coins in a row: the number is right, but your function kept {kept / 1000:.0f} kB, "
-                        "a number for each of 8,192 texts. The fables have 10⁴⁸: do without a list, rule by "
-                        "rule")  # fmt: skip
-        random = draws("floor_of_rules")
-        for depth in (1, 3, 4):
-            rules = _drawn_rules(random, depth)
-            what = f"rules drawn by chance, {depth + 1} levels deep"
-            expect(with_an_end(lesson.floor_of_rules, rules, "top"), _floor(rules, "top"), what)
+    _floor_of_few_rules(lesson)
+    coins = {"fable": [(1, ["coin"] * 13)], "coin": [(1, ["heads"]), (3, ["tails"])]}
+    tracemalloc.start()
+    try:
+        answer = lesson.floor_of_rules(coins)
+        kept = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    expect(answer, _floor(coins, "fable"), "thirteen coins in a row")
+    if kept > 100_000:
+        raise Wrong(f"thirteen coins in a row: the number is right, but your function kept {kept / 1000:.0f} kB, "
+                    "a number for each of 8,192 texts. The fables have 10⁴⁸: do without a list, rule by "
+                    "rule")  # fmt: skip
+    random = draws("floor_of_rules")
+    for depth in (1, 3, 4):
+        rules = _drawn_rules(random, depth)
+        what = f"rules drawn by chance, {depth + 1} levels deep"
+        expect(with_an_end(lesson.floor_of_rules, rules, "top"), _floor(rules, "top"), what)
 
 
 def _floor_of_few_rules(lesson: ModuleType) -> None:

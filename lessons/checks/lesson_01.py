@@ -1,15 +1,13 @@
 """Checks of lesson 1: each has the name of its exercise, and answers with a sentence.
 
-None needs that the student has written another: where the tape calls an earlier function, it finds ours. What is kept
-is counted by weak references (autodiff/alive.py), and nobody is asked.
+What is kept is counted by weak references (autodiff/alive.py), and nobody is asked.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import pairwise
 from types import ModuleType
 from typing import Any
@@ -21,17 +19,6 @@ from autodiff.operations import sum_of, tanh
 from autodiff.tape import gradient
 from autodiff.tape import topological_order as our_order
 from pellucid.course.checks import Wrong, draws, expect
-
-
-@contextmanager
-def with_ours(lesson: ModuleType, **ours: Callable[..., Any]) -> Iterator[None]:
-    """Inside, functions of these names are ours, whatever the student has made of them so far."""
-    theirs = {name: getattr(lesson, name) for name in ours}
-    vars(lesson).update(ours)
-    try:
-        yield
-    finally:
-        vars(lesson).update(theirs)
 
 
 def our_backward(output: Any) -> None:
@@ -51,16 +38,8 @@ def our_unbroadcast(cotangent: np.ndarray, shape: tuple[int, ...]) -> np.ndarray
     return np.sum(cotangent, repeated, keepdims=True).reshape(shape)
 
 
-def our_pull_product(r: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    return r * y, r * x
-
-
 def our_pull_matmul(r: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return r @ y.swapaxes(-1, -2), x.swapaxes(-1, -2) @ r
-
-
-TAPE = {"topological_order": our_order, "backward": our_backward, "unbroadcast": our_unbroadcast,
-        "pull_product": our_pull_product, "pull_matmul": our_pull_matmul}  # fmt: skip
 
 
 def pair_of(answer: Any, what: str) -> tuple[Any, Any]:
@@ -299,10 +278,9 @@ def _times(lesson, a, b):
 
 
 def backward(lesson: ModuleType) -> None:
-    with with_ours(lesson, **{name: ours for name, ours in TAPE.items() if name != "backward"}):
-        _walk_few(lesson)
-        _walk_again(lesson)
-        _walk_many(lesson)
+    _walk_few(lesson)
+    _walk_again(lesson)
+    _walk_many(lesson)
 
 
 def _walk_again(lesson: ModuleType) -> None:
@@ -491,27 +469,25 @@ def pull_matmul(lesson: ModuleType) -> None:
                         "many there are before them") from None  # fmt: skip
         for found, name, right in zip(pair_of(answer, what), "xy", our_pull_matmul(r, x, y), strict=True):
             expect(found, right, f"{what}: what {name} gets", tolerance=1e-12)
-    with with_ours(lesson, **{name: ours for name, ours in TAPE.items() if name != "pull_matmul"}):
-        for x_shape, y_shape in (((4, 3), (2, 5, 3, 2)), ((2, 5, 4, 3), (3, 2)), ((5, 1, 2, 3), (4, 3, 2))):
-            x, y = lesson.Tensor(random.normal(size=x_shape)), lesson.Tensor(random.normal(size=y_shape))
-            what = f"on the tape, x {_tuple(x_shape)} times y {_tuple(y_shape)}"
-            product = x @ y
-            weights = random.normal(size=product.shape)
-            try:
-                our_backward((product * weights).sum())
-            except ValueError:
-                raise Wrong(f"{what}: one of the two has fewer axes in front, and serves several products; `@` repeats "
-                            "it by itself, a loop over both batches does not") from None  # fmt: skip
-            for_x = gradient(lambda v, y=y, weights=weights: sum_of(v @ y.value * weights), x.value)
-            for_y = gradient(lambda v, x=x, weights=weights: sum_of(x.value @ v * weights), y.value)
-            expect(x.gradient, for_x, f"{what}: what x gets from all products")
-            expect(y.gradient, for_y, f"{what}: what y gets from all products")
+    for x_shape, y_shape in (((4, 3), (2, 5, 3, 2)), ((2, 5, 4, 3), (3, 2)), ((5, 1, 2, 3), (4, 3, 2))):
+        x, y = lesson.Tensor(random.normal(size=x_shape)), lesson.Tensor(random.normal(size=y_shape))
+        what = f"on the tape, x {_tuple(x_shape)} times y {_tuple(y_shape)}"
+        product = x @ y
+        weights = random.normal(size=product.shape)
+        try:
+            our_backward((product * weights).sum())
+        except ValueError:
+            raise Wrong(f"{what}: one of the two has fewer axes in front, and serves several products; `@` repeats "
+                        "it by itself, a loop over both batches does not") from None  # fmt: skip
+        for_x = gradient(lambda v, y=y, weights=weights: sum_of(v @ y.value * weights), x.value)
+        for_y = gradient(lambda v, x=x, weights=weights: sum_of(x.value @ v * weights), y.value)
+        expect(x.gradient, for_x, f"{what}: what x gets from all products")
+        expect(y.gradient, for_y, f"{what}: what y gets from all products")
 
 
 def gradient_with_checkpoints(lesson: ModuleType) -> None:
-    with with_ours(lesson, **TAPE):
-        _gradient_of_segments(lesson)
-        _what_is_kept(lesson)
+    _gradient_of_segments(lesson)
+    _what_is_kept(lesson)
 
 
 def _gradient_of_segments(lesson: ModuleType) -> None:
