@@ -2,12 +2,15 @@
 
 import { beam } from "./beam.js";
 import { cache } from "./cache.js";
+import { fading } from "./fading.js";
 import { floats } from "./floats.js";
+import { logits } from "./logits.js";
+import { merges } from "./merges.js";
 import { particles } from "./particles.js";
 import { rope } from "./rope.js";
 import { tape } from "./tape.js";
 import { tilt } from "./tilt.js";
 
-const PARTS = { beam, cache, floats, particles, rope, tape, tilt };
+const PARTS = { beam, cache, fading, floats, logits, merges, particles, rope, tape, tilt };
 
 for (const place of document.querySelectorAll(".live")) PARTS[place.dataset.live](place);

@@ -10,11 +10,14 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, expect
 
+import lesson_05
+import lesson_06
 import lesson_10
 from autodiff.operations import tanh
 from autodiff.tape import value_and_gradients
 from browsing import LAPTOP, PHONE
 from live_page import number, numbers, press, slide, text
+from pellucid import plain
 
 # ---- The tape ----
 
@@ -273,6 +276,91 @@ def test_nothing_moves_until_play_and_after_pause(particles, live):
     stopped = layers.text_content()
     live.wait_for_timeout(50)
     assert layers.text_content() == stopped
+
+
+# ---- Merge by merge ----
+
+TEXTS = [
+    "abracadabra",
+    "aaa aaa ab ab ab",
+    "I'll see 12 foxes, isn't it?  Yes, isn't it 12",
+    "süße Füße, 🦊🦊 🦊",
+    "no",
+]
+
+
+@pytest.mark.parametrize("written", TEXTS)
+def test_merges_are_those_of_plain_and_so_is_what_they_make_of_the_text(merges, written):
+    merges.get_by_label("Your own text").fill(written)
+    at = 0
+    while merges.get_by_role("button", name="Forward").is_enabled():
+        press(merges, "Forward")
+        at += 1
+        learned = plain.learn_merges(written, at)
+        assert json.loads(merges.get_attribute("data-merges")) == [list(pair) for pair in learned]
+        assert json.loads(merges.get_attribute("data-ids")) == plain.encode(written, learned)
+        shown = numbers(merges)
+        assert shown == {"tokens": len(plain.encode(written, learned)), "vocabulary": 256 + at}
+    assert plain.learn_merges(written, at + 1) == plain.learn_merges(written, at)
+    press(merges, "Step back", times=bool(at))
+    assert len(json.loads(merges.get_attribute("data-merges"))) == max(0, at - 1)
+
+
+def test_the_next_pair_is_guessed_and_a_tie_is_explained(merges, live):
+    press(merges, "r+a")
+    assert text(merges, ".said") == "r+a comes 2 times. So does another pair, and its ids are smaller."
+    press(merges, "c+a")
+    assert text(merges, ".said") == "Not c+a: it comes once, and another pair comes more often."
+    merges.get_by_role("button", name="a+b", exact=True).press("Enter")
+    assert text(merges, ".said") == "Right: a+b comes 2 times; b+r does, too, but its ids are larger."
+    press(merges, "Forward", times=2)
+    assert text(merges, ".question") == "No pair comes twice any more, so this is the end."
+    expect(merges.get_by_role("button", name="Again")).to_be_focused()
+    assert merges.locator(".merges li").all_text_contents() == ["a+b (2)", "r+a (2)", "ab+ra (2)"]
+
+
+# ---- p - 1 ----
+
+
+def test_the_gradient_is_that_of_the_lesson_and_a_step_goes_against_it(logits):
+    words = ("fox", "crow", "frog", "hare", "hen")
+    for came, z in ((0, (1, 2, 0, -1, 0.5)), (3, (6, 6, -6, -6, 0.3))):
+        press(logits, words[came])
+        slide(logits, **dict(zip(words, z, strict=True)))
+        shown, z = numbers(logits), np.array([z], dtype=float)
+        gradient = lesson_05.gradient_of_cross_entropy(z, np.array([came]))[0]
+        np.testing.assert_allclose([shown[f"gradient {word}"] for word in words], gradient, atol=1e-6)
+        np.testing.assert_allclose(shown["loss"], -lesson_05.stable_log_softmax(z)[0, came], atol=1e-5)
+        assert abs(shown["sum of the gradient"]) < 1e-6
+    press(logits, "Again")
+    press(logits, "Add 1 to all logits")
+    raised = numbers(logits)
+    press(logits, "Again")
+    for name, value in numbers(logits).items():
+        assert raised[name] == pytest.approx(value + name.startswith("z "), abs=1e-6)
+    press(logits, "Step")
+    stepped = numbers(logits)
+    z = np.array([[1, 2, 0, -1, 0.5]])
+    after = z - 2 * lesson_05.gradient_of_cross_entropy(z, np.array([3]))
+    np.testing.assert_allclose([stepped[f"z {word}"] for word in words], after[0], atol=1e-6)
+    assert stepped["loss"] < raised["loss"]
+
+
+# ---- A gradient that fades ----
+
+
+def test_what_is_left_of_a_gradient_is_what_the_lesson_computes(fading):
+    for gain, size, bias, n in ((1.0, 0.3, 1.0, 20), (0.5, 0.0, 5.0, 100), (1.2, 0.9, 0.0, 7)):
+        slide(fading, gain=gain, state=size, bias=bias, distance=n)
+        shown = numbers(fading)
+        W = gain * np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0]
+        jacobian = lesson_06.jacobian_through_time(W, np.full((n, 4), size))
+        assert shown["RNN"] == pytest.approx(np.linalg.norm(jacobian, 2), rel=1e-5)
+        f = 1 / (1 + math.exp(-bias))
+        assert shown["LSTM"] == pytest.approx(f**n, rel=1e-5)
+        assert f ** shown["half of LSTM"] == pytest.approx(0.5, rel=1e-4)
+    slide(fading, gain=1.5, state=0)
+    assert "The RNN's gradient explodes: 1.50 times as much with each step." in text(fading, ".said")
 
 
 # ---- All of them ----
