@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pellucid.course.checks import Wrong, expect
+from pellucid.course.checks import Wrong, draws, expect
 
 Array = np.ndarray
 
@@ -54,6 +54,18 @@ def at_temperature(lesson: ModuleType) -> None:
                 ([0.2] * 5, "at temperature 0 all tokens are alike; that is the limit of an infinite temperature"),
             ],
         )
+        close = draws("at_temperature").permutation([-7.0, -7.00001, -9.0])
+        expect(
+            lesson.at_temperature(close.copy(), 0),
+            np.eye(3)[close.argmax()],
+            "temperature 0 with logits of -7, -7.00001 and -9",
+            [
+                (
+                    np.eye(3)[close.argmin()],
+                    "at temperature 0 you take the logit that is furthest from 0; the largest is -7",
+                )
+            ],
+        )
 
 
 def _temperatures(lesson: ModuleType, logits: Array, p: Array) -> None:
@@ -93,6 +105,19 @@ def _temperatures(lesson: ModuleType, logits: Array, p: Array) -> None:
             "of the file subtracts the largest logit first"
         )
     expect(cold, [0, 1, 0, 0, 0], "temperature 0.0025")
+    rng = draws("at_temperature")
+    close = rng.permutation([-1.2, -1.21, -1.25, -3.0, -1.3])
+    expect(
+        lesson.at_temperature(close.copy(), 0.05),
+        _softmax(close / 0.05),
+        "temperature 0.05, where the logits are close to each other",
+        [(np.eye(5)[close.argmax()], "at temperature 0.05 you give all to the largest logit, but the next is only 0.01 "
+                                     "below it: that is the limit for 0, and 0.05 is not 0")],
+    )  # fmt: skip
+    for n, temperature in ((int(rng.integers(20, 60)), float(rng.uniform(0.3, 3))), (1, 0.7)):
+        logits = rng.normal(0, 4, n)
+        what = f"{n} logit{'s' * (n > 1)} at temperature {temperature:.2f}"
+        expect(lesson.at_temperature(logits.copy(), temperature), _softmax(logits / temperature), what)
 
 
 def draw(lesson: ModuleType) -> None:
@@ -175,6 +200,21 @@ def draw(lesson: ModuleType) -> None:
             (2, "at 0.25 you hit token 2, which has probability 0"),
         ],
     )
+    rng = draws("draw")
+    p = rng.dirichlet(np.ones(int(rng.integers(20, 60))))
+    points = rng.random(40)
+    right = [sum(u >= end for end in accumulate(p)) for u in points]
+    expect([_token(lesson.draw(p.copy(), u)) for u in points], right, f"40 tokens of {len(p)}")
+    last = math.nextafter(1, 0)
+    beyond = (
+        "the largest number below 1 lies beyond the last end: 0.1 added ten times is 0.9999999999999999 in a computer. "
+        "Every number below 1 hits a token: here it is 9"
+    )
+    answer = _token(lesson.draw(np.full(10, 0.1), last))
+    if answer is None:
+        raise Wrong(beyond)
+    expect(answer, 9, "ten tokens of 0.1", [(wrong, f"ten tokens of 0.1: you return {wrong}, but {beyond}")
+                                            for wrong in (0, 10)])  # fmt: skip
 
 
 def _token(answer: Any) -> Any:
@@ -257,7 +297,20 @@ def top_k(lesson: ModuleType) -> None:
             "them is to stay. Count tokens; a threshold can't tell equal ones apart"
         )
     expect(sorted(np.asarray(answer))[-2:], [0.4, 0.6], "what stays of [0.2, 0.3, 0.2, 0.1, 0.2] with top-k 2")
+    answer = lesson.top_k(even.copy(), 3)
+    expect(
+        sorted(np.asarray(answer))[-3:],
+        [2 / 7, 2 / 7, 3 / 7],
+        "what stays of [0.2, 0.3, 0.2, 0.1, 0.2] with top-k 3",
+        [([1 / 6, 1 / 3, 1 / 2], "with top-k 3 of [0.2, 0.3, 0.2, 0.1, 0.2] you keep 0.1, though there are three times "
+                                 "0.2: equal probabilities are still different tokens")],
+    )  # fmt: skip
     _keeps_its_argument(lesson.top_k, p, 3)
+    rng = draws("top_k")
+    for n, k in ((int(rng.integers(30, 60)), int(rng.integers(5, 20))), (9, 20), (7, 1)):
+        many = rng.dirichlet(np.ones(n))
+        best = sorted(range(n), key=lambda i: -many[i])[:k]
+        expect(lesson.top_k(many.copy(), k), _kept(many, best), f"top-k {k} of {n} tokens")
     expect(lesson.top_k(p.copy(), 10), p, "top-k 10 of six tokens: all of them stay")
 
 
@@ -346,6 +399,23 @@ def top_p(lesson: ModuleType) -> None:
                 "threshold can't tell equal ones apart"
             )
         expect(lesson.top_p(p.copy(), 0.99), p, "top-p 0.99 of six tokens, the least likely of which has 0.04")
+        expect(
+            lesson.top_p(np.full(10, 0.1), 1.0),
+            np.full(10, 0.1),
+            "top-p 1 of ten tokens of 0.1",
+            [(np.eye(10)[i], "with top-p 1 a single token stays of ten: 0.1 added ten times is 0.9999999999999999 in a "
+                             "computer, so no sum reaches 1. Ask which tokens have less than the mass *before* them")
+             for i in range(10)],
+        )  # fmt: skip
+        rng = draws("top_p")
+        for n in (int(rng.integers(30, 60)), 1):
+            many, mass = rng.dirichlet(np.ones(n)), float(rng.uniform(0.5, 0.95))
+            best, total = [], 0.0
+            for i in sorted(range(n), key=lambda i: -many[i]):
+                if total < mass:
+                    best.append(i)
+                    total += many[i]
+            expect(lesson.top_p(many.copy(), mass), _kept(many, best), f"top-p {mass:.2f} of {n} token{'s' * (n > 1)}")
 
 
 # ---- Less work ----
@@ -390,6 +460,10 @@ def positions_computed(lesson: ModuleType) -> None:
     expect(lesson.positions_computed(3, 1, True), 3, "positions for one token after 3, with a cache")
     expect(lesson.positions_computed(3, 1, False), 3, "positions for one token after 3, without a cache")
     expect(lesson.positions_computed(1, 100, False), 5050, "positions for 100 tokens after 1, without a cache")
+    for P, N in draws("positions_computed").integers(2, 60, (4, 2)).tolist():
+        what = f"positions for {N} tokens after {P}"
+        expect(lesson.positions_computed(P, N, True), P + N - 1, f"{what}, with a cache")
+        expect(lesson.positions_computed(P, N, False), sum(range(P, P + N)), f"{what}, without a cache")
 
 
 # ---- Searching ----
@@ -483,6 +557,45 @@ def beam_search(lesson: ModuleType) -> None:
         [math.log(p) for _, p in everything],
         "the logarithms of all texts, likeliest first",
     )
+    rng = draws("beam_search")
+    for n_tokens in (3, 4):
+        tree = _random_tree(rng, n_tokens)
+        for n_beams in (1, 2, 4):
+            following = _of_tuples(lambda text, tree=tree: dict(tree.get(text, {})))
+            _compare(lesson, f"a tree of {n_tokens} tokens", following, n_beams)
+    _a_long_text(lesson)
+
+
+def _random_tree(rng: np.random.Generator, n_tokens: int) -> dict[tuple, dict[int, float]]:
+    """A tree of four levels. Its tokens are numbers: only what `following` says tells where a text ends."""
+    tree: dict[tuple, dict[int, float]] = {}
+    level: list[tuple] = [()]
+    for _ in range(4):
+        for text in level:
+            if not text or rng.random() < 0.8:
+                tree[text] = dict(enumerate(rng.dirichlet(np.ones(n_tokens)).tolist(), start=10))
+        level = [(*text, token) for text in level if text in tree for token in tree[text]]
+    return tree
+
+
+def _a_long_text(lesson: ModuleType) -> None:
+    """Each of 400 tokens is one of 20, so every text is less likely than any number but 0 that a computer has."""
+    p = {token: (token + 1) / 210 for token in range(20)}
+    following = _of_tuples(lambda text: {} if len(text) == 400 else dict(p))
+    product = Wrong("a text of 400 tokens: your probability has become 0, since a computer has no number as small as "
+                    "10^-408. Add logarithms from the start, not only at the end")  # fmt: skip
+    with np.errstate(all="ignore"):
+        try:
+            found = _pairs(lesson.beam_search(following, 2), "2 beams, and texts of 400 tokens")
+        except (ValueError, ArithmeticError):
+            raise product from None
+    if any(log_p == -math.inf for _, log_p in found):
+        raise product
+    if len(found) != 2 or any(len(text) != 400 for text, _ in found):
+        raise Wrong(f"texts of 400 tokens: yours have {' and '.join(str(len(text)) for text, _ in found)}; the search "
+                    "ends when all beams are complete, however long that takes")  # fmt: skip
+    best = 400 * math.log(20 / 210)
+    expect([log_p for _, log_p in found], [best, best + math.log(19 / 20)], "2 beams, and texts of 400 tokens")
 
 
 def _pairs(answer: Any, what: str) -> list[tuple[tuple, float]]:
@@ -695,3 +808,13 @@ def length_normalised(lesson: ModuleType) -> None:
             ],
         )
     expect(lesson.length_normalised(log_p[3:].copy(), 0, 1.0), answer / 9, "the score of 9 tokens without a prompt")
+    rng = draws("length_normalised")
+    for n in (int(rng.integers(15, 40)), 1):
+        log_p, n_prompt, penalty = np.log(rng.random(n + 4)), 4, float(rng.uniform(0.3, 1.5))
+        certain = n // 2 if n > 1 else 0
+        log_p[4 : 4 + certain] = 0.0  # tokens that had to come
+        total = float(sum(log_p[4:]))
+        what = f"the score of {n} token{'s' * (n > 1)} after a prompt of 4, with a penalty of {penalty:.2f}"
+        skips = f"you don't count the {certain} tokens with ln p = 0; they had to come, but they are written, too"
+        answer = lesson.length_normalised(log_p.copy(), n_prompt, penalty)
+        expect(answer, total / n**penalty, what, [(total / (n - certain) ** penalty, skips)])

@@ -36,6 +36,31 @@ def at_temperature(logits, temperature):
     return list(raised / sum(raised))
 
 
+@mistake("that is the limit for 0, and 0.05 is not 0")
+def at_temperature(logits, temperature):
+    return np.eye(len(logits))[np.argmax(logits)] if temperature < 0.1 else softmax(logits / temperature)
+
+
+@mistake("temperature 0 with logits of -7")
+def at_temperature(logits, temperature):
+    return softmax(logits / max(temperature, 1e-3))
+
+
+@mistake("you take the logit that is furthest from 0")
+def at_temperature(logits, temperature):
+    if temperature == 0:
+        return np.eye(len(logits))[np.argmax(np.abs(logits))]
+    return softmax(logits / temperature)
+
+
+@also_right
+def at_temperature(logits, temperature):
+    if not temperature:
+        return (logits == np.max(logits)).astype(float)
+    z = logits / temperature
+    return np.exp(z - np.logaddexp.reduce(z))
+
+
 # ---- draw ----
 
 
@@ -68,6 +93,41 @@ def draw(probabilities, uniform):
             return token
         left -= p
     return len(probabilities) - 1
+
+
+@mistake("you return 10, but")
+def draw(probabilities, uniform):
+    return int(np.searchsorted(np.cumsum(probabilities), uniform, side="right"))
+
+
+@mistake("you return 0, but")
+def draw(probabilities, uniform):
+    return int(np.argmax(np.cumsum(probabilities) > uniform))
+
+
+@mistake("the largest number below 1 lies beyond the last end")
+def draw(probabilities, uniform):
+    end = 0.0
+    for token, p in enumerate(probabilities):
+        end += p
+        if uniform < end:
+            return token
+    return None
+
+
+@also_right
+def draw(probabilities, uniform):
+    from bisect import bisect_right
+    from itertools import accumulate
+
+    return min(bisect_right(list(accumulate(map(float, probabilities))), uniform), len(probabilities) - 1)
+
+
+@also_right
+def draw(probabilities, uniform):
+    """From the other end of the line."""
+    ends = np.cumsum(probabilities[::-1])
+    return len(probabilities) - 1 - int(np.searchsorted(ends, 1 - uniform, side="left"))
 
 
 # ---- top_k ----
@@ -105,6 +165,31 @@ def top_k(probabilities, k):
 def top_k(probabilities, k):
     stay = sorted(range(len(probabilities)), key=lambda i: probabilities[i])[-k:]
     return softmax(np.array([math.log(p) if i in stay else -math.inf for i, p in enumerate(probabilities)]))
+
+
+@mistake("equal probabilities are still different tokens")
+def top_k(probabilities, k):
+    token_of = {p: token for token, p in enumerate(probabilities)}
+    kept = np.zeros(len(probabilities))
+    for p in sorted(token_of, reverse=True)[:k]:
+        kept[token_of[p]] = p
+    return kept / kept.sum()
+
+
+@mistake("tokens: at")
+def top_k(probabilities, k):
+    order = np.argsort(-probabilities)[: min(k, 6)]
+    kept = np.zeros_like(probabilities)
+    kept[order] = probabilities[order]
+    return kept / kept.sum()
+
+
+@also_right
+def top_k(probabilities, k):
+    kept = np.array(probabilities, dtype=float)
+    if k < len(kept):
+        kept[np.argpartition(kept, -k)[:-k]] = 0
+    return kept / kept.sum()
 
 
 # ---- top_p ----
@@ -152,6 +237,33 @@ def top_p(probabilities, mass):
     return [p / sum(kept) for p in kept]
 
 
+@mistake("so no sum reaches 1")
+def top_p(probabilities, mass):
+    order = np.argsort(-probabilities)
+    n = np.argmax(np.cumsum(probabilities[order]) >= mass) + 1
+    kept = np.zeros_like(probabilities)
+    kept[order[:n]] = probabilities[order[:n]]
+    return kept / kept.sum()
+
+
+@mistake("Count tokens")
+def top_p(probabilities, mass):
+    token_of = {p: token for token, p in enumerate(probabilities)}
+    kept = np.zeros(len(probabilities))
+    for p in sorted(token_of, reverse=True):
+        if kept.sum() < mass:
+            kept[token_of[p]] = p
+    return kept / kept.sum()
+
+
+@also_right
+def top_p(probabilities, mass):
+    order = np.argsort(probabilities)[::-1]
+    n = np.searchsorted(np.cumsum(probabilities[order]), mass, side="left") + 1
+    kept = np.where(np.isin(np.arange(len(order)), order[:n]), probabilities, 0)
+    return kept / kept.sum()
+
+
 # ---- positions_computed ----
 
 
@@ -180,6 +292,16 @@ def positions_computed(n_prompt, n_new, has_cache):
     if has_cache:
         return n_prompt - 1 + n_new
     return n_prompt * n_new + n_new * (n_new - 1) / 2
+
+
+@mistake("without a cache")
+def positions_computed(n_prompt, n_new, has_cache):
+    return n_prompt + n_new - 1 if has_cache else n_prompt * n_new + n_new**2 // 2
+
+
+@also_right
+def positions_computed(n_prompt, n_new, has_cache):
+    return len(range(1, n_prompt + n_new)) if has_cache else sum(range(n_prompt, n_prompt + n_new))
 
 
 # ---- beam_search ----
@@ -238,21 +360,76 @@ def beam_search(following, n_beams):
 
 @also_right
 def beam_search(following, n_beams):
-    """Level by level, with a heap of those that are complete and products of probabilities."""
+    """Level by level, with a heap of those that are complete."""
     import heapq
 
     def rounds(open_texts, complete):
         if not open_texts:
             return complete
-        longer = {(*text, token): p * q for text, p in open_texts.items() for token, q in following(text).items()}
+        longer = {
+            (*text, token): log_p + math.log(q)
+            for text, log_p in open_texts.items()
+            for token, q in following(text).items()
+        }
         best = heapq.nlargest(n_beams, {**complete, **longer}.items(), key=lambda item: item[1])
         is_open = {text: bool(following(text)) for text, _ in best}
         return rounds(
-            {text: p for text, p in best if is_open[text]}, {text: p for text, p in best if not is_open[text]}
+            {text: log_p for text, log_p in best if is_open[text]},
+            {text: log_p for text, log_p in best if not is_open[text]},
         )
 
-    found = rounds({(): 1.0}, {})
-    return [[list(text), np.log(p)] for text, p in sorted(found.items(), key=lambda item: -item[1])]
+    found = rounds({(): 0.0}, {})
+    return [[list(text), log_p] for text, log_p in sorted(found.items(), key=lambda item: -item[1])]
+
+
+@mistake("Add logarithms from the start")
+def beam_search(following, n_beams):
+    beams = [((), 1.0)]
+    while any(following(text) for text, _ in beams):
+        candidates = []
+        for text, p in beams:
+            tokens = following(text)
+            candidates += [((*text, token), p * q) for token, q in tokens.items()] or [(text, p)]
+        beams = sorted(candidates, key=lambda candidate: -candidate[1])[:n_beams]
+    return [(text, math.log(p)) for text, p in beams]
+
+
+@mistake("however long that takes")
+def beam_search(following, n_beams):
+    beams = [((), 0.0)]
+    for _ in range(100):  # rounds
+        candidates = []
+        for text, log_p in beams:
+            tokens = following(text)
+            candidates += [((*text, token), log_p + math.log(q)) for token, q in tokens.items()] or [(text, log_p)]
+        beams = sorted(candidates, key=lambda candidate: -candidate[1])[:n_beams]
+    return beams
+
+
+@mistake("3 beams in the notes' tree")
+def beam_search(following, n_beams):
+    """The mean over the tokens decides."""
+    beams = [((), 0.0)]
+    while any(following(text) for text, _ in beams):
+        candidates = []
+        for text, log_p in beams:
+            tokens = following(text)
+            candidates += [((*text, token), log_p + math.log(q)) for token, q in tokens.items()] or [(text, log_p)]
+        beams = sorted(candidates, key=lambda candidate: -candidate[1] / len(candidate[0]))[:n_beams]
+    return beams
+
+
+@also_right
+def beam_search(following, n_beams):
+    """Beams as a dictionary, and numpy's logarithms."""
+    beams = {(): 0.0}
+    while any(map(following, beams)):
+        longer = {}
+        for text, log_p in beams.items():
+            for token, p in (following(text) or {None: 1.0}).items():
+                longer[text if token is None else (*text, token)] = log_p + np.log(p)
+        beams = dict(sorted(longer.items(), key=lambda item: item[1])[-n_beams:][::-1])
+    return list(beams.items())
 
 
 # ---- length_normalised ----
@@ -283,3 +460,21 @@ def length_normalised(log_p, n_prompt, penalty):
 def length_normalised(log_p, n_prompt, penalty):
     n_answer = len(log_p) - n_prompt
     return n_answer ** (1 - penalty) * np.mean(log_p[n_prompt:])
+
+
+@mistake("they had to come, but they are written, too")
+def length_normalised(log_p, n_prompt, penalty):
+    answer = log_p[n_prompt:]
+    return answer.sum() / np.count_nonzero(answer) ** penalty
+
+
+@mistake("the score of 1 token after")
+def length_normalised(log_p, n_prompt, penalty):
+    answer = log_p[n_prompt:]
+    return answer.sum() / np.exp(penalty * np.log(max(len(answer), 2)))
+
+
+@also_right
+def length_normalised(log_p, n_prompt, penalty):
+    sums = np.concatenate([[0], np.cumsum(log_p)])
+    return (sums[-1] - sums[n_prompt]) * float(len(log_p) - n_prompt) ** -penalty
