@@ -562,7 +562,13 @@ def beam_search(lesson: ModuleType) -> None:
         tree = _random_tree(rng, n_tokens)
         for n_beams in (1, 2, 4):
             following = _of_tuples(lambda text, tree=tree: dict(tree.get(text, {})))
-            _compare(lesson, f"a tree of {n_tokens} tokens", following, n_beams)
+            try:
+                _compare(lesson, f"a tree of {n_tokens} tokens", following, n_beams)
+            except TypeError:
+                raise Wrong(
+                    "your search goes wrong where the tokens are numbers, as in the tree of the fables: put them "
+                    "into the tuple as they are, whatever they are"
+                ) from None
     _a_long_text(lesson)
 
 

@@ -7,7 +7,7 @@ from types import ModuleType
 import numpy as np
 
 from lesson_13 import Ring
-from pellucid.course.checks import Wrong, expect
+from pellucid.course.checks import Wrong, draws, expect
 
 
 def average_gradient(lesson: ModuleType) -> None:
@@ -53,17 +53,33 @@ def average_gradient(lesson: ModuleType) -> None:
         )
         if not all(np.array_equal(copy, each) for copy, each in zip(copies, given, strict=True)):
             raise Wrong("right, but you changed the devices' own gradients, so nobody can use them again")
+    rng = draws("average_gradient")
+    for shape in ((), (4,), (2, 3, 5)):
+        n = int(rng.integers(4, 8))
+        given, numbers = rng.normal(size=(n, *shape)), [int(each) for each in rng.integers(1, 900, n)]
+        numbers[1] = 0  # the batch was so small that nothing was left for device 1
+        right = sum(count * each for count, each in zip(numbers, given, strict=True)) / sum(numbers)
+        what = f"{n} devices, the second without a target, and a weight of shape {shape}"
+        expect(lesson.average_gradient([np.array(each) for each in given], numbers), right, what)
 
 
 def ring_all_reduce(lesson: ModuleType) -> None:
     _whose_numbers(lesson, 4)
-    for n, size in ((4, 3), (3, 2), (2, 5)):
-        rng = np.random.default_rng(n)
+    rng = draws("ring_all_reduce")
+    for n, size in ((4, 3), (3, 2), (2, 5), (int(rng.integers(5, 9)), int(rng.integers(1, 5))), (1, 3)):
         chunks = [rng.normal(size=(n, size)) for _ in range(n)]
         ring = Ring(n)
         answer = lesson.ring_all_reduce([each.copy() for each in chunks], ring.pass_right)
-        expect(answer, np.stack([sum(chunks)] * n), f"{n} devices with {n} chunks of {size} numbers")
+        expect(
+            answer,
+            np.stack([sum(chunks)] * n),
+            f"{n} device{'s' * (n > 1)} with {n} chunk{'s' * (n > 1)} of {size} numbers",
+        )
         least = 2 * (n - 1) * size
+        if n == 1:
+            if ring.n_rounds:
+                raise Wrong("a single device has all sums already, and needs no round")
+            continue
         if ring.n_rounds == 0:
             raise Wrong(
                 "the sums are right, but nothing was sent: a device reads the others' memory, which no machine can do; "
@@ -88,6 +104,54 @@ def ring_all_reduce(lesson: ModuleType) -> None:
                 "your sums are right even when the wire delivers nothing but zeros: they come from the other devices' "
                 "memory. A device may read only its own chunks and what it has received"
             )
+    _whose_memory(lesson, 5)
+
+
+class _Owned:
+    """A number that lies on a device. Only that device can add to it."""
+
+    def __init__(self, value: float, owner: int) -> None:
+        self.value, self.owner = float(value), owner
+
+    def __add__(self, other: object) -> _Owned:
+        if isinstance(other, _Owned) and other.owner != self.owner:
+            raise Wrong(
+                f"device {self.owner} adds a number that lies on device {other.owner}. It may read its own chunks and "
+                "what `pass_right` has brought it; the memory of another machine it cannot see"
+            )
+        return _Owned(self.value + float(other), self.owner)
+
+    __radd__ = __add__
+
+    def __float__(self) -> float:
+        return self.value
+
+
+def _whose_memory(lesson: ModuleType, n: int) -> None:
+    """Raise Wrong if a device takes a number from another device's memory, and not from the wire."""
+
+    def on_device(values: object, owner: int) -> np.ndarray:
+        array = np.array(values, dtype=object)
+        return np.array([_Owned(float(each), owner) for each in array.ravel()], dtype=object).reshape(array.shape)
+
+    def pass_right(messages):
+        for i, message in enumerate(messages):
+            for each in np.array(message, dtype=object).ravel():
+                if isinstance(each, _Owned) and each.owner != i:
+                    raise Wrong(
+                        f"device {i} hands over a number that lies on device {each.owner}: it can send what it "
+                        "has or has received"
+                    )
+        return [on_device(messages[i - 1], i) for i in range(len(messages))]
+
+    answer = lesson.ring_all_reduce([on_device(np.full((n, 2), i), i) for i in range(n)], pass_right)
+    for i, chunks in enumerate(answer):
+        for each in np.array(chunks, dtype=object).ravel():
+            if isinstance(each, _Owned) and each.owner != i:
+                raise Wrong(
+                    f"in the end, device {i} holds a number that it took from device {each.owner} without the wire; "
+                    "all that it gets comes through `pass_right`"
+                )
 
 
 def _dead_wire(messages: list[np.ndarray]) -> list[np.ndarray]:
@@ -225,6 +289,41 @@ def stale_step(lesson: ModuleType) -> None:
                 ),
             ],
         )
+    _other_slopes(lesson)
+
+
+def _other_slopes(lesson: ModuleType) -> None:
+    """Histories of single numbers and of matrices, whose slope is no multiple of the place."""
+    rng = draws("stale_step")
+    for shape in ((), (2, 3)):
+        history = list(rng.normal(size=(int(rng.integers(5, 9)), *shape)))
+        asked = []
+
+        def slope(theta: np.ndarray, asked: list = asked) -> np.ndarray:
+            asked.append(theta)
+            return np.cos(theta) + theta**3
+
+        for delay in (0, 1, len(history) - 1, len(history) + 3):
+            asked.clear()
+            seen, rate = history[max(len(history) - 1 - delay, 0)], float(rng.uniform(0.01, 0.5))
+            what = f"delay {delay}, {len(history)} sets of parameters, and the slope cos θ + θ³"
+            answer = lesson.stale_step([np.array(each) for each in history], slope, rate, delay)
+            expect(
+                answer,
+                history[-1] - rate * (np.cos(seen) + seen**3),
+                what,
+                [
+                    (
+                        history[-1] - (np.cos(rate * seen) + (rate * seen) ** 3),
+                        "you shorten the parameters, and then take the slope there; the rate shortens the step",
+                    )
+                ],
+            )
+            if len(asked) > 1:
+                raise Wrong(
+                    f"the step is right, but you computed the gradient {len(asked)} times; once is enough, and it "
+                    "is all the work"
+                )
 
 
 def tensor_parallel_mlp(lesson: ModuleType) -> None:
@@ -237,7 +336,7 @@ def tensor_parallel_mlp(lesson: ModuleType) -> None:
         sent.append([np.array(part, dtype=float) for part in parts])
         return sum(sent[-1])
 
-    answer = lesson.tensor_parallel_mlp(x.copy(), W_1, b_1, W_2, b_2, n, all_reduce)
+    answer = lesson.tensor_parallel_mlp(*(each.copy() for each in (x, W_1, b_1, W_2, b_2)), n, all_reduce)
     sums = [len(parts) for parts in sent]
     hidden = np.maximum(0, x @ W_1.T + b_1)
     right = hidden @ W_2.T + b_2
@@ -305,6 +404,22 @@ def tensor_parallel_mlp(lesson: ModuleType) -> None:
     if sums != [n]:
         raise Wrong(f"the result is right, but you sum {sums[0]} of {n} parts: each of {n} devices has one")
     _whose_hidden_numbers(lesson, x, W_1, b_1, W_2, b_2, n)
+    rng = draws("tensor_parallel_mlp")
+    for n in (int(rng.integers(4, 7)), 2, 1):
+        B, D, F, E = int(rng.integers(1, 4)), 2 * n, int(rng.integers(1, 4)) * n, int(rng.integers(1, 6))
+        given = [rng.normal(size=shape) for shape in ((B, D), (F, D), (F,), (E, F), (E,))]
+        x, W_1, b_1, W_2, b_2 = [each.copy() for each in given]
+        sent.clear()
+        what = f"a layer ({D}, {F}, {E}) on {n} device{'s' * (n > 1)}, with {B} row{'s' * (B > 1)}"
+        answer = lesson.tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n, all_reduce)
+        if not all(map(np.array_equal, given, (x, W_1, b_1, W_2, b_2))):
+            raise Wrong("you changed the weights or the inputs that you were given; the next batch needs them")
+        expect(answer, np.maximum(0, x @ W_1.T + b_1) @ W_2.T + b_2, what)
+        if [len(parts) for parts in sent] != [n]:
+            raise Wrong(
+                f"{what}: one sum over {n} part{'s' * (n > 1)} is expected, and there were sums over "
+                f"{[len(parts) for parts in sent]}"
+            )
 
 
 def _whose_hidden_numbers(lesson: ModuleType, x, W_1, b_1, W_2, b_2, n: int) -> None:
@@ -321,7 +436,7 @@ def _whose_hidden_numbers(lesson: ModuleType, x, W_1, b_1, W_2, b_2, n: int) -> 
             seen.append(np.array(parts, dtype=float))
             return sum(parts)
 
-        lesson.tensor_parallel_mlp(np.abs(x), np.abs(W_1), np.abs(b_1), W_2, b_2, n, all_reduce)
+        lesson.tensor_parallel_mlp(np.abs(x), np.abs(W_1), np.abs(b_1), W_2.copy(), b_2.copy(), n, all_reduce)
         return seen[0]
 
     before = parts_with(W_2)
@@ -343,7 +458,8 @@ def _whose_hidden_numbers(lesson: ModuleType, x, W_1, b_1, W_2, b_2, n: int) -> 
 
 
 def pipeline_schedule(lesson: ModuleType) -> None:
-    for p, m in ((4, 2), (3, 5), (2, 2)):
+    some = draws("pipeline_schedule").integers(4, 9, (2, 2)).tolist()
+    for p, m in ((4, 2), (3, 5), (2, 2), *some, (1, 4), (5, 1)):
         answer = lesson.pipeline_schedule(p, m)
         if answer is None or len(answer) != 2:
             raise Wrong("two arrays are expected, of forward and of backward passes")
@@ -355,6 +471,8 @@ def pipeline_schedule(lesson: ModuleType) -> None:
                 raise Wrong(
                     f"{p} stages, {m} micro-batches: the {name} slots have the shape {each.shape}, not {(p, m)}"
                 )
+        if any((each != each.round()).any() for each in (forward, backward)):
+            raise Wrong(f"{p} stages, {m} micro-batches: slots are whole numbers, and a pass fills one; yours overlap")
         _judge_schedule(forward, backward, p, m)
 
 
@@ -396,7 +514,8 @@ def _judge_schedule(forward: np.ndarray, backward: np.ndarray, p: int, m: int) -
 
 
 def bubble_share(lesson: ModuleType) -> None:
-    for p, m in ((4, 7), (3, 10), (1, 5)):
+    some = draws("bubble_share").integers(2, 40, (3, 2)).tolist()
+    for p, m in ((4, 7), (3, 10), (1, 5), (8, 3), *some):
         expect(
             lesson.bubble_share(p, m),
             (p - 1) / (m + p - 1),
@@ -477,3 +596,18 @@ def bytes_per_device(lesson: ModuleType) -> None:
             f"bytes of {P:,} parameters on {n} devices, stage {stage}",
             mistakes,
         )
+    rng = draws("bytes_per_device")
+    for n in (1, 3, int(rng.integers(5, 100))):
+        P = n * int(rng.integers(100, 1000)) + 1  # n does not divide it
+        for stage in (0, 1, 2, 3):
+            sharded, whole = (0, 8, 12, 16)[stage], (16, 8, 4, 0)[stage]
+            what = f"bytes of {P:,} parameters on {n} device{'s' * (n > 1)}, stage {stage}"
+            rounded = "you round; a share is what the division says, though the parts of real arrays are whole numbers"
+            up, down = (whole * P + sharded * (P // n + extra) for extra in (1, 0))
+            expect(
+                lesson.bytes_per_device(P, n, stage),
+                whole * P + sharded * P / n,
+                what,
+                [(up, rounded), (down, rounded), (whole * P + sharded * P // n, rounded)],
+                1e-12,
+            )

@@ -394,6 +394,18 @@ def beam_search(following, n_beams):
     return [(text, math.log(p)) for text, p in beams]
 
 
+@mistake("where the tokens are numbers")
+def beam_search(following, n_beams):
+    beams = [("", 0.0)]  # a text as a string
+    while any(following(tuple(text)) for text, _ in beams):
+        candidates = []
+        for text, log_p in beams:
+            tokens = following(tuple(text))
+            candidates += [(text + token, log_p + math.log(q)) for token, q in tokens.items()] or [(text, log_p)]
+        beams = sorted(candidates, key=lambda candidate: -candidate[1])[:n_beams]
+    return beams
+
+
 @mistake("however long that takes")
 def beam_search(following, n_beams):
     beams = [((), 0.0)]

@@ -228,3 +228,203 @@ def bytes_per_device(n_parameters, n_devices, stage):
 def bytes_per_device(n_parameters, n_devices, stage):
     numbers = [1, 1, 2]
     return sum(4 * n_parameters * n / (n_devices if i < stage else 1) for i, n in enumerate(numbers))
+
+
+# ---- Found later: wrong answers that were once accepted, and unusual right ones ----
+
+
+@mistake("and a weight of shape")
+def average_gradient(gradients, counts):
+    counts = np.maximum(counts, 1)  # so that nothing is divided by 0
+    return np.tensordot(counts, np.stack(gradients), axes=1) / counts.sum()
+
+
+@mistake("the shape is")
+def average_gradient(gradients, counts):
+    counts = np.array(counts)[:, None, None]
+    return (counts * np.array(gradients)).sum(axis=0) / counts.sum()
+
+
+@also_right
+def average_gradient(gradients, counts):
+    return np.tensordot(np.array(counts) / sum(counts), np.stack(gradients), axes=1)
+
+
+@mistake("the memory of another machine it cannot see")
+def ring_all_reduce(chunks, pass_right):
+    """Sends, but does not listen: in the first half it reads what its neighbour holds."""
+    n = len(chunks)
+    held = [np.array(each) for each in chunks]
+    for step in range(n - 1):
+        pass_right([held[i][(i - step) % n] for i in range(n)])
+        read = [held[i - 1][(i - 1 - step) % n].copy() for i in range(n)]
+        for i in range(n):
+            held[i][(i - 1 - step) % n] += read[i]
+    for step in range(n - 1):
+        received = pass_right([held[i][(i + 1 - step) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - step) % n] = received[i]
+    return held
+
+
+@mistake("without the wire")
+def ring_all_reduce(chunks, pass_right):
+    """In the second half it reads what its neighbour holds."""
+    n = len(chunks)
+    held = [np.array(each) for each in chunks]
+    for step in range(n - 1):
+        received = pass_right([held[i][(i - step) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - 1 - step) % n] += received[i]
+    done = [held[i][(i + 1) % n].copy() for i in range(n)]
+    for _ in range(n - 1):
+        pass_right([held[i][(i + 1) % n] for i in range(n)])
+    for i in range(n):
+        for j in range(n):
+            held[i][(j + 1) % n] = done[j]
+    return held
+
+
+@mistake("1 device with 1 chunk")
+def ring_all_reduce(chunks, pass_right):
+    n = len(chunks)
+    held = [np.array(each) for each in chunks]
+    for step in range(max(n - 1, 1)):
+        received = pass_right([held[i][(i - step) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - 1 - step) % n] += received[i]
+    for step in range(n - 1):
+        received = pass_right([held[i][(i + 1 - step) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - step) % n] = received[i]
+    return held
+
+
+@mistake("devices with")
+def ring_all_reduce(chunks, pass_right):
+    n = len(chunks)
+    held = [np.array(each) for each in chunks]
+    for step in range(n - 1):
+        received = pass_right([held[i][(i - step) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - 1 - step) % n] += received[i]
+    for step in range(min(n, 4) - 1):
+        received = pass_right([held[i][(i + 1 - step) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - step) % n] = received[i]
+    return held
+
+
+@also_right
+def ring_all_reduce(chunks, pass_right):
+    """Lists, and a note of which chunk is in each device's hand."""
+    n = len(chunks)
+    have = [[list(chunk) for chunk in of_device] for of_device in chunks]
+    hand = list(range(n))
+    for half in ("add", "keep"):
+        for _ in range(n - 1):
+            received = pass_right([np.array(have[i][hand[i]]) for i in range(n)])
+            hand = [(chunk - 1) % n for chunk in hand]
+            for i in range(n):
+                own = have[i][hand[i]]
+                have[i][hand[i]] = [a + b if half == "add" else b for a, b in zip(own, received[i], strict=True)]
+    return [np.array(each) for each in have]
+
+
+@mistake("you shorten the parameters")
+def stale_step(history, gradient, rate, delay):
+    old = history[-1 - delay :][0]
+    return history[-1] - gradient(rate * old)
+
+
+@mistake("you computed the gradient")
+def stale_step(history, gradient, rate, delay):
+    slopes = [gradient(each) for each in history]
+    return history[-1] - rate * slopes[max(len(history) - 1 - delay, 0)]
+
+
+@also_right
+def stale_step(history, gradient, rate, delay):
+    return history[-1] + gradient(history[-delay - 1 :][0]) * -rate
+
+
+@mistake("you changed the weights or the inputs")
+def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
+    b_2 /= n_devices  # each device adds its share
+    parts = []
+    for own in np.split(np.arange(len(W_1)), n_devices):
+        parts.append(np.maximum(0, x @ W_1[own].T + b_1[own]) @ W_2[:, own].T + b_2)
+    return all_reduce(parts)
+
+
+@mistake("one sum over")
+def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
+    """Four hidden numbers on each device, however many there are."""
+    parts = []
+    for own in np.split(np.arange(len(W_1)), range(4, len(W_1), 4)):
+        parts.append(np.maximum(0, x @ W_1[own].T + b_1[own]) @ W_2[:, own].T)
+    return all_reduce(parts) + b_2
+
+
+@also_right
+def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
+    """Dealt out like cards, and each device adds its share of b_2."""
+    parts = []
+    for device in range(n_devices):
+        own = slice(device, None, n_devices)
+        parts.append(np.maximum(0, x @ W_1[own].T + b_1[own]) @ W_2[:, own].T + b_2 / n_devices)
+    return all_reduce(parts)
+
+
+@mistake("slots are whole numbers")
+def pipeline_schedule(n_stages, n_micro):
+    stage, micro = np.indices((n_stages, n_micro))
+    backward = (n_micro + n_stages - 1) + (n_stages - 1 - stage) + micro
+    return stage + micro, backward - 0.5 * (micro > 0) * (stage > 0)
+
+
+@mistake("are enough")
+def pipeline_schedule(n_stages, n_micro):
+    stage, micro = np.indices((n_stages, n_micro))
+    return stage + micro, 2 * n_stages + n_micro - 2 - stage + micro + max(0, n_stages - 4)
+
+
+@also_right
+def pipeline_schedule(n_stages, n_micro):
+    """The same way back: last in, first out."""
+    forward = np.add.outer(np.arange(n_stages), np.arange(n_micro))
+    return forward, 2 * (n_micro + n_stages - 1) - 1 - forward
+
+
+@mistake("the bubble of")
+def bubble_share(n_stages, n_micro):
+    return (n_stages - 1) / (max(n_micro, n_stages) + n_stages - 1)
+
+
+@also_right
+def bubble_share(n_stages, n_micro):
+    n_slots = n_stages * (n_micro + n_stages - 1)
+    return (n_slots - n_stages * n_micro) / n_slots
+
+
+@mistake("you round")
+def bytes_per_device(n_parameters, n_devices, stage):
+    own = -(-n_parameters // n_devices)
+    return 4 * sum(n * (own if i < stage else n_parameters) for i, n in enumerate((2, 1, 1)))
+
+
+@mistake("you round")
+def bytes_per_device(n_parameters, n_devices, stage):
+    sharded = (0, 8, 12, 16)[stage]
+    return n_parameters * (16 - sharded) + n_parameters * sharded // n_devices
+
+
+@mistake("on 1 device, stage 1")
+def bytes_per_device(n_parameters, n_devices, stage):
+    return n_parameters * (16, 9, 5.5, 2)[stage]
+
+
+@also_right
+def bytes_per_device(n_parameters, n_devices, stage):
+    sharded = (0, 8, 12, 16)[stage]
+    return n_parameters * (16 - sharded + sharded / n_devices)
