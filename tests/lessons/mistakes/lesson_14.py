@@ -1,0 +1,327 @@
+"""Mistakes and second solutions of lesson 14."""
+
+import numpy as np
+import torch
+
+from trying import also_right, mistake
+
+
+@mistake("you divided by the number of all children")
+def conditional(counts_AB):
+    return counts_AB / counts_AB.sum()
+
+
+@mistake("which gives p(a | b)")
+def conditional(counts_AB):
+    return counts_AB / counts_AB.sum(axis=0)
+
+
+@mistake("the sums of the rows met the columns")
+def conditional(counts_AB):
+    return counts_AB / np.resize(counts_AB.sum(axis=1), counts_AB.shape[1])
+
+
+@mistake("you have 0/0 in the first row")
+def conditional(counts_AB):
+    return counts_AB / counts_AB.sum(axis=1, keepdims=True)
+
+
+@mistake("a row of zeros and one with sum")
+def conditional(counts_AB):
+    return counts_AB / (counts_AB.sum(axis=1, keepdims=True) + 1e-9)
+
+
+@mistake("a row of zeros and one with sum")
+def conditional(counts_AB):
+    return counts_AB / np.maximum(counts_AB.sum(axis=1, keepdims=True), 1)
+
+
+@mistake("you changed the table")
+def conditional(counts_AB):
+    if counts_AB.dtype == int:
+        counts_AB = counts_AB.astype(float)
+    for row in counts_AB:
+        row /= row.sum() or 1
+    return counts_AB
+
+
+@also_right
+def conditional(counts_AB):
+    return np.array([[count / (sum(row) or 1) for count in row] for row in counts_AB.tolist()])
+
+
+@also_right
+def conditional(counts_AB):
+    return np.nan_to_num((counts_AB.T / counts_AB.sum(axis=-1)).T)
+
+
+@mistake("so it took the first six")
+def tiles(picture_RC, r, c):
+    n_rows, n_columns = picture_RC.shape
+    return picture_RC.reshape(n_rows // r, n_columns // c, r, c)
+
+
+@mistake("an axis of C is cut into C/c tiles")
+def tiles(picture_RC, r, c):
+    n_rows, n_columns = picture_RC.shape
+    return picture_RC.reshape(n_rows // r, n_columns // c, r, c).transpose(1, 0, 2, 3)
+
+
+@mistake("the tile has three of the first row and three of the second")
+def tiles(picture_RC, r, c):
+    """Cut rightly, and left as it is."""
+    n_rows, n_columns = picture_RC.shape
+    return picture_RC.reshape(n_rows // r, r, n_columns // c, c)
+
+
+@mistake("the shape is")
+def tiles(picture_RC, r, c):
+    """The axes of a tile change places."""
+    n_rows, n_columns = picture_RC.shape
+    return picture_RC.reshape(n_rows // r, r, n_columns // c, c).transpose(0, 2, 3, 1)
+
+
+@mistake("a picture of")
+def tiles(picture_RC, r, c):
+    """As many tiles below each other as there are in the example."""
+    n_rows, n_columns = picture_RC.shape
+    return picture_RC.reshape(n_rows // r, r, n_columns // c, c).swapaxes(1, 2)[:2, :2]
+
+
+@also_right
+def tiles(picture_RC, r, c):
+    n_rows, n_columns = picture_RC.shape
+    return np.array([[picture_RC[i : i + r, j : j + c] for j in range(0, n_columns, c)] for i in range(0, n_rows, r)])
+
+
+@also_right
+def tiles(picture_RC, r, c):
+    windows = np.lib.stride_tricks.sliding_window_view(picture_RC, (r, c))
+    return windows[::r, ::c]
+
+
+@also_right
+def tiles(picture_RC, r, c):
+    n_rows, n_columns = picture_RC.shape
+    cut = picture_RC.reshape(n_rows // r, r, n_columns // c, c)
+    return np.einsum("iajb->ijab", cut)
+
+
+@mistake("you summed over the texts, too")
+def pair_scores(u_BTD, W_DE, v_BSE):
+    return np.einsum("btd,de,bse->ts", u_BTD, W_DE, v_BSE)
+
+
+@mistake("look at the answers of all texts")
+def pair_scores(u_BTD, W_DE, v_BSE):
+    return np.einsum("btd,de,cse->btcs", u_BTD, W_DE, v_BSE)
+
+
+@mistake("a row is to belong to an asker")
+def pair_scores(u_BTD, W_DE, v_BSE):
+    return np.einsum("btd,de,bse->bst", u_BTD, W_DE, v_BSE)
+
+
+@mistake("one score for each asker")
+def pair_scores(u_BTD, W_DE, v_BSE):
+    return np.einsum("btd,de,bse->bt", u_BTD, W_DE, v_BSE)
+
+
+@mistake("W lies on its side")
+def pair_scores(u_BTD, W_DE, v_BSE):
+    W = W_DE.T if len(set(W_DE.shape)) == 1 else W_DE
+    return np.einsum("btd,de,bse->bts", u_BTD, W, v_BSE)
+
+
+@mistake("the shape is")
+def pair_scores(u_BTD, W_DE, v_BSE):
+    """Axes of length 1 are squeezed away."""
+    return np.squeeze(np.einsum("btd,de,bse->bts", u_BTD, W_DE, v_BSE))
+
+
+@also_right
+def pair_scores(u_BTD, W_DE, v_BSE):
+    return u_BTD @ W_DE @ np.swapaxes(v_BSE, -1, -2)
+
+
+@also_right
+def pair_scores(u_BTD, W_DE, v_BSE):
+    """By broadcasting alone."""
+    products = u_BTD[:, :, None, :, None] * W_DE * v_BSE[:, None, :, None, :]
+    return products.sum(axis=(-1, -2))
+
+
+@mistake("you have the log-probabilities")
+def surprise_of_targets(logits, targets):
+    return torch.log_softmax(logits, -1).gather(-1, targets[..., None])[..., 0]
+
+
+@mistake("an axis of length 1 is left over")
+def surprise_of_targets(logits, targets):
+    return -torch.log_softmax(logits, -1).gather(-1, targets[..., None])
+
+
+@mistake("without the softmax over all")
+def surprise_of_targets(logits, targets):
+    return -logits.gather(-1, targets[..., None])[..., 0]
+
+
+@mistake("you have the mean")
+def surprise_of_targets(logits, targets):
+    return -torch.log_softmax(logits, -1).gather(-1, targets[..., None]).mean()
+
+
+@mistake("no gradient flows through them")
+def surprise_of_targets(logits, targets):
+    log_p = torch.log_softmax(logits, -1).detach().numpy()
+    return -torch.tensor(np.take_along_axis(log_p, targets.numpy()[..., None], -1)[..., 0])
+
+
+@mistake("logits of ±1000")
+def surprise_of_targets(logits, targets):
+    return -torch.softmax(logits, -1).gather(-1, targets[..., None])[..., 0].log()
+
+
+@mistake("logits (")
+def surprise_of_targets(logits, targets):
+    """Flattened, and left flat."""
+    flat = torch.log_softmax(logits, -1).reshape(-1, logits.shape[-1])
+    return -flat[torch.arange(len(flat)), targets.reshape(-1)]
+
+
+@mistake("the gradient of the sum of your surprises")
+def surprise_of_targets(logits, targets):
+    """The normalisation is cut off the tape."""
+    whole = torch.logsumexp(logits, -1).detach()
+    return whole - logits.gather(-1, targets[..., None])[..., 0]
+
+
+@also_right
+def surprise_of_targets(logits, targets):
+    flat = torch.nn.functional.cross_entropy(
+        logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), reduction="none"
+    )
+    return flat.reshape(targets.shape)
+
+
+@also_right
+def surprise_of_targets(logits, targets):
+    hot = torch.nn.functional.one_hot(targets, logits.shape[-1]).to(logits.dtype)
+    return torch.logsumexp(logits, -1) - (hot * logits).sum(-1)
+
+
+@also_right
+def surprise_of_targets(logits, targets):
+    return -torch.distributions.Categorical(logits=logits).log_prob(targets)
+
+
+@mistake("the slope is 0, that of a staircase")
+def rounded_with_slope(x):
+    return x.round()
+
+
+@mistake("all of it is detached")
+def rounded_with_slope(x):
+    return x.detach().round()
+
+
+@mistake("the slope is 0, that of a staircase")
+def rounded_with_slope(x):
+    return x.detach() + (x.round() - x.detach())
+
+
+@mistake("you return x as it was")
+def rounded_with_slope(x):
+    return x
+
+
+@mistake("is twice what it should be")
+def rounded_with_slope(x):
+    return 2 * x + (x.round() - 2 * x).detach()
+
+
+@mistake("the gradient that x gets")
+def rounded_with_slope(x):
+    """The value is right, and the slope grows with what rounding did."""
+    return x * (x.round() / x).detach()
+
+
+@also_right
+def rounded_with_slope(x):
+    return x - (x - torch.round(x)).detach()
+
+
+@also_right
+def rounded_with_slope(x):
+    with torch.no_grad():
+        added = x.round() - x
+    return x + added
+
+
+@also_right
+def rounded_with_slope(x):
+    class Straight(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.round()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient
+
+    return Straight.apply(x)
+
+
+@mistake("as if the texts were not the same")
+def paired_error(a, b):
+    n = len(a)
+    return a.mean() - b.mean(), (a.var(ddof=1) / n + b.var(ddof=1) / n) ** 0.5
+
+
+@mistake("divides by n - 1")
+def paired_error(a, b):
+    return (a - b).mean(), (a - b).std() / len(a) ** 0.5
+
+
+@mistake("how much the single differences scatter")
+def paired_error(a, b):
+    return (a - b).mean(), (a - b).std(ddof=1)
+
+
+@mistake("you took b - a")
+def paired_error(a, b):
+    return (b - a).mean(), (b - a).std(ddof=1) / len(a) ** 0.5
+
+
+@mistake("an error falls with the square root of n")
+def paired_error(a, b):
+    return (a - b).mean(), (a - b).std(ddof=1) / len(a)
+
+
+@mistake("their signs must stay")
+def paired_error(a, b):
+    difference = np.abs(a - b)
+    return difference.mean(), difference.std(ddof=1) / len(a) ** 0.5
+
+
+@also_right
+def paired_error(a, b):
+    difference = torch.tensor(a - b)
+    return difference.mean(), difference.std() / len(difference) ** 0.5
+
+
+@also_right
+def paired_error(a, b):
+    """By the variances of both, and what they share."""
+    n = len(a)
+    covariance = np.cov(a, b)
+    variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
+    return np.mean(a) - np.mean(b), np.sqrt(max(variance, 0.0) / n)
+
+
+@also_right
+def paired_error(a, b):
+    import statistics
+
+    difference = [x - y for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+    return statistics.fmean(difference), statistics.stdev(difference) / len(difference) ** 0.5
