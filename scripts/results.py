@@ -75,9 +75,15 @@ def record(entry: Entry, commit: str | None = None) -> None:
         "commit": commit,
         "command": _command(),
         "recipes": {recipe: recipe_hash(recipe, commit) for recipe in entry.recipes},
-        "figures": json.loads(json.dumps(entry.figures), parse_float=lambda digits: float(f"{float(digits):.5g}")),
+        "figures": json.loads(json.dumps(entry.figures), parse_float=_rounded),
     }
     write(entries)
+
+
+def _rounded(digits: str) -> float:
+    """Five digits of what was measured; a count is exact."""
+    value = float(digits)
+    return value if value.is_integer() else float(f"{value:.5g}")
 
 
 def write(entries: Entries, file: Path | None = None) -> None:

@@ -38,8 +38,13 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "pellucid",
 }
 
-# Okabe and Ito's palette, which suits the colour-blind; grey replaces its yellow, which is too pale for a line, and
-# black is reserved for floors.
+# What a colour means, here as in the light theme of the page (web/static/style.css). tests/test_colours.py measures
+# that the colour-blind tell them apart, and everybody in grey. A loss on held-out text is the model's, one in training
+# is surprise, and a floor is the truth's.
+MODEL, TRUTH, RIVAL, SURPRISE = "#007d5f", "#000000", "#7a2f73", "#e06c0c"
+
+# For variants, Okabe and Ito's palette, which suits the colour-blind; grey replaces its yellow, which is too pale for a
+# line, and black is reserved for floors.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 Dashes = Literal["-", ""] | tuple[float, Sequence[float]]  # matplotlib: offset, then lengths of dashes and gaps
@@ -63,7 +68,7 @@ def line_style(index: int) -> LineStyle:
 NAME_WIDTH = 28  # characters of a variant's name beside its bar or row
 
 # Where no model can do better.
-FLOOR_STYLE = LineStyle("black", "", (0, (4, 3)))
+FLOOR_STYLE = LineStyle(TRUTH, "", (0, (4, 3)))
 
 
 def new_figure(title: str, width: float, height: float) -> Figure:

@@ -83,7 +83,7 @@ def test_the_best_step_is_named_in_the_picture():
     losses = enumerate([5.0, 4.79, 9.13], start=1)
     rows = [{"step": 100 * i, "tokens": i, "train_loss": 1.0, "val_loss": loss} for i, loss in losses]
     names = [text.get_text() for text in loss_figure(rows, None, "title").axes[0].get_legend().get_texts()]
-    assert names == ["training (each batch)", "validation", "best: 4.790, at step 200"]
+    assert names == ["training (each batch)", "held out", "best: 4.790, at step 200"]
 
 
 def test_a_loss_on_a_part_of_the_text_is_drawn_as_far_above_the_floor_as_it_is_above_its_own():

@@ -21,6 +21,7 @@ from pellucid.inspection.explain import beginning_that_fits
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.export import LEAST_PROBABILITY, STATIC, browser_model, export_page, likely_logits
 from pellucid.web.microscope import Microscope
+from pellucid.web.schemas import N_FABLES
 
 TYPED = "Once upon a time there was a fox"
 
@@ -151,7 +152,7 @@ def assert_it_has_what_the_run_wrote_and_measured(page, fables_run):
     expect(page.locator("#part-next .verdict")).to_contain_text("a fable can begin like this")
     expect(page.locator("#measure")).to_be_hidden()
     table = page.evaluate("microscope.table")
-    measured = knock_out_run(load(fables_run, 4).trained, None, n_documents=32).to_json()
+    measured = knock_out_run(load(fables_run, 4).trained, None, n_documents=N_FABLES).to_json()
     assert (table["knocked_out"], table["intact"]) == (measured["knocked_out"], measured["intact"])
 
 

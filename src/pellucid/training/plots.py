@@ -12,12 +12,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from pellucid.figures import FLOOR_STYLE, PALETTE, STYLE, in_short, line_style, new_figure, save_figure
+from pellucid.figures import (
+    FLOOR_STYLE,
+    MODEL,
+    RIVAL,
+    STYLE,
+    SURPRISE,
+    TRUTH,
+    in_short,
+    line_style,
+    new_figure,
+    save_figure,
+)
 from pellucid.training.metrics import Row
 
 __all__ = ["loss_figure", "rewards_figure", "save_figure", "skills_figure"]
 
-BLUE, ORANGE = PALETTE[:2]
 LEAST_EXCESS = 1e-3  # nats per document; smaller or negative excesses are drawn here
 
 
@@ -35,15 +45,21 @@ def loss_figure(rows: Sequence[Row], floor: float | None, title: str) -> Figure:
     unit = "pair" if any("margin" in row for row in rows) else "token"
     figure, axes = _empty_figure(title, f"loss (nats per {unit})", "linear", "log" if is_log else "linear")
     if train:
-        axes.plot(*zip(*train, strict=True), color=BLUE, linewidth=1, alpha=0.8, label="training (each batch)")
+        axes.plot(*zip(*train, strict=True), color=SURPRISE, linewidth=1, label="training (each batch)")
     if val:
-        axes.plot(*zip(*val, strict=True), color=ORANGE, marker="o", markersize=4, label="validation")
+        axes.plot(
+            *zip(*val, strict=True),
+            color=MODEL,
+            marker="o",
+            markersize=4,
+            label="held out" if floor is None else "held out, as far above the floor as above its own",
+        )
         best = min(evaluated, key=lambda row: row["val_loss"])
         label = f"best: {_above(floor, best):.3f}, at step {best['step']:,}"
-        axes.plot(best["tokens"], _above(floor, best), "*", color="black", markersize=11, label=label)
+        axes.plot(best["tokens"], _above(floor, best), "*", color=TRUTH, markersize=11, label=label)
     if floor is not None:
         label = f"floor: {floor:.3f}, the text's own −ln p"
-        axes.axhline(floor, color="black", linestyle=FLOOR_STYLE.linestyle, label=label)
+        axes.axhline(floor, color=FLOOR_STYLE.color, linestyle=FLOOR_STYLE.linestyle, label=label)
     if is_log:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
         axes.minorticks_off()
@@ -82,7 +98,7 @@ def rewards_figure(rows: Sequence[Row], title: str) -> Figure:
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
     above.set(ylabel="mean of answers")
     below.set(xlabel="updates", ylabel="KL from the start\n(nats per answer)")
-    curves = [(above, "reward", "black"), (above, "whole", BLUE), (above, "obeys", ORANGE), (below, "kl", "black")]
+    curves = [(above, "reward", TRUTH), (above, "whole", MODEL), (above, "obeys", RIVAL), (below, "kl", TRUTH)]
     for axes, name, color in curves:
         training = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
         held_out = [(row["step"], row[f"val_{name}"]) for row in rows if row.get(f"val_{name}") is not None]

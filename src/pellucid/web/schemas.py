@@ -4,10 +4,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pellucid.inspection.knock_out import N_DOCUMENTS
 from pellucid.web.microscope import Changes
 
 MAX_CHARACTERS = 50_000  # more than any context; a longer request is a mistake
-N_FABLES, MOST_FABLES = 32, 1000  # held-out texts for one request
+N_FABLES, MOST_FABLES = N_DOCUMENTS, 1000  # held-out texts for one request: as many as `pellucid heads` reads
 
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 Place = tuple[Literal["head"], int, int] | tuple[Literal["attention", "feed_forward"], int]

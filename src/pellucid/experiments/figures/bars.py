@@ -12,6 +12,7 @@ from pellucid.experiments.table import axis_label, floor_of, is_share, number_of
 from pellucid.figures import (
     FLOOR_STYLE,
     NAME_WIDTH,
+    TRUTH,
     distinct_labels,
     line_style,
     log_axis,
@@ -50,7 +51,7 @@ def draw_bars(config: BarsConfig, results: Sequence[RunResult]) -> Sketch:
         axes.plot(seeds, beside_each_other, "o", color=color, markersize=5, markeredgecolor="white", zorder=3)
         axes.annotate(texts[index], (max(*seeds, 0), row), (8, 0), textcoords="offset points", va="center", size=9)
         ends = row + heights_inches[index] * np.array([-0.5, 0.5])
-        axes.plot([floors[seeds.index[0]]] * 2, ends, color="black", linestyle=FLOOR_STYLE.linestyle)
+        axes.plot([floors[seeds.index[0]]] * 2, ends, color=TRUTH, linestyle=FLOOR_STYLE.linestyle)
 
     if spans_decades:
         low, high = log_limits(y)

@@ -10,7 +10,7 @@ from pellucid.config.experiment import CurvesConfig
 from pellucid.experiments.figures.means import Sketch, at_equal_steps, draw_means, seeds_in_words
 from pellucid.experiments.results import RunResult
 from pellucid.experiments.table import axis_label, is_share
-from pellucid.figures import DASHES, FLOOR_STYLE, EndLabel, label_ends, log_axis, log_limits, plain_axis
+from pellucid.figures import DASHES, FLOOR_STYLE, TRUTH, EndLabel, label_ends, log_axis, log_limits, plain_axis
 
 
 def draw_curves(
@@ -29,14 +29,14 @@ def draw_curves(
         log_axis(axes, "x", log_limits(means.index))
         log_axis(axes, "y", log_limits([*means, *known.values()]))
         for (strategy, y), dashes in zip(known.items(), DASHES[1:], strict=False):
-            axes.axhline(y, color="black", linestyle=dashes, linewidth=1.1, zorder=1.5)
+            axes.axhline(y, color=TRUTH, linestyle=dashes, linewidth=1.1, zorder=1.5)
             labels.append(EndLabel(strategy, means.index.max(), y, replace(FLOOR_STYLE, linestyle=dashes)))
         floor_in_words = " Black: strategies whose excess is known." if known else ""
     elif config.y == "val_loss":
         # One floor for all runs that read the same text. The last evaluation reads more text than those before it.
         with_floor = points.dropna().groupby(["label", "seed"], sort=False)
         for floor in {tuple(run.floor.round(3)): run for _, run in with_floor}.values():
-            axes.plot(floor.x, floor.floor, color="black", linestyle=FLOOR_STYLE.linestyle, zorder=1.5)
+            axes.plot(floor.x, floor.floor, color=TRUTH, linestyle=FLOOR_STYLE.linestyle, zorder=1.5)
             x, y = floor[["x", "floor"]].iloc[-1]
             labels.append(EndLabel(f"floor: {y:.3f}", x, y, FLOOR_STYLE))
             floor_in_words = " The dashed line is the floor of the text of each evaluation: no model can do better."

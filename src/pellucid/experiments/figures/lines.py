@@ -13,6 +13,7 @@ from pellucid.experiments.results import RunResult
 from pellucid.experiments.table import axis_label, floor_of, is_share, number_of, numbers_of, value_of
 from pellucid.figures import (
     FLOOR_STYLE,
+    TRUTH,
     EndLabel,
     figure_of_lines,
     in_short,
@@ -109,10 +110,10 @@ def _draw_floors(axes: Axes, lines: Mapping[str, pd.DataFrame]) -> list[EndLabel
             floors.setdefault(tuple(sorted(line)), name)
     if len({y for points in floors for _, y in points}) == 1:
         floor = next(iter(floors))[0][1]
-        axes.axhline(floor, color="black", linestyle=FLOOR_STYLE.linestyle, zorder=1.5)
+        axes.axhline(floor, color=TRUTH, linestyle=FLOOR_STYLE.linestyle, zorder=1.5)
         return [EndLabel(f"floor: {floor:.3f}", axes.get_xlim()[1], floor, FLOOR_STYLE)]
     for points in floors:
-        axes.plot(*zip(*points, strict=True), color="black", linestyle=FLOOR_STYLE.linestyle, zorder=1.5)
+        axes.plot(*zip(*points, strict=True), color=TRUTH, linestyle=FLOOR_STYLE.linestyle, zorder=1.5)
     return [
         EndLabel(f"floor of {name}" if len(floors) > 1 else "floor", *points[-1], FLOOR_STYLE)
         for points, name in floors.items()
