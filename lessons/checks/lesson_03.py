@@ -9,7 +9,7 @@ from types import ModuleType
 
 import numpy as np
 
-from pellucid.course.checks import Wrong, expect
+from pellucid.course.checks import Wrong, draws, expect
 
 Array = np.ndarray
 
@@ -105,6 +105,18 @@ def decode(lesson: ModuleType) -> None:
     bits = int(np.float32(-3.140625).view(np.uint32)) >> 16
     expect(lesson.decode(bits, 8, 7), -3.140625, f"{_fields(bits, 8, 7)}, a bfloat16")
     expect(lesson.decode(0b1_00000_0000000001, 5, 10) * 2.0**24, -1.0, "a negative subnormal, in units of 2⁻²⁴")
+    random = draws("decode")
+    for e, m in ((2, 1), (4, 3), (6, 9), (8, 23), (11, 52)):
+        for exponent in (0, 1, *random.integers(2, 2**e - 1, size=3).tolist()):
+            mantissa = int(random.integers(2**m))
+            bits = (1 << e + m) + (exponent << m) + mantissa
+            right = -math.ldexp(mantissa + (2**m if exponent else 0), max(exponent, 1) - 2 ** (e - 1) + 1 - m)
+            name = f"{_fields(bits, e, m)} (e = {e}, m = {m})"
+            answer = _is_a_number(lesson.decode(bits, e, m), name)
+            if answer == -right != 0:
+                raise Wrong(f"{name}: the sign is lost; subnormals have one too")
+            if answer != right:
+                raise Wrong(f"{name}: you have {answer!r}, not {right!r}")
 
 
 def _right_of(bits: int, e: int, m: int) -> float:
@@ -132,6 +144,8 @@ def round_to_bf16(lesson: ModuleType) -> None:
         0x3FFF_FFFF: (0x4000, "the mantissa is full: the carry has to go on into the exponent, and 2 is right"),
         0x7F7F_FFFF: (0x7F80, "the largest float32 is nearer to the next bfloat16, which would be infinity"),
         0x0000_8001: (0x0001, "subnormals round like all others"),
+        0x7F80_0000: (0x7F80, "infinity stays what it is"),
+        0xFF80_0000: (0xFF80, "minus infinity stays what it is"),
     }  # fmt: skip
     for bits, (right, meaning) in cases.items():
         answer = lesson.round_to_bf16(bits)
@@ -143,14 +157,11 @@ def round_to_bf16(lesson: ModuleType) -> None:
             raise Wrong(f"{name}: expected 16 bits as a whole number from 0 to 65,535, but got {answer}")
         if number != right:
             raise Wrong(f"{name}: you have …{int(number) & 0xFF:08b}, not …{right & 0xFF:08b}: {meaning}")
-    random = np.random.default_rng(3)
-    for bits in random.integers(0, 0x7F00_0000, size=200).tolist():
-        below = bits >> 16
-        lower, upper = (np.uint32(b << 16).view(np.float32) for b in (below, below + 1))
-        x = float(np.uint32(bits).view(np.float32))
-        nearest = below if x - float(lower) < float(upper) - x else below + 1
-        if lesson.round_to_bf16(bits) != nearest:
-            raise Wrong(f"{bits:032b}: the nearest bfloat16 is {nearest:016b}")
+    for bits in draws("round_to_bf16").integers(0, 2**32, size=300).tolist():
+        if bits & 0x7F80_0000 != 0x7F80_0000:  # no NaN
+            nearest = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+            if lesson.round_to_bf16(bits) != nearest:
+                raise Wrong(f"{bits:032b}: the nearest bfloat16 is {nearest:016b}")
 
 
 def sum_in(lesson: ModuleType) -> None:
@@ -180,6 +191,27 @@ def sum_in(lesson: ModuleType) -> None:
     for third in thirds:
         right = bf16(right + third)
     expect(lesson.sum_in(thirds, bf16), right, "30 thirds in bfloat16")
+    back = "256 + 1 + 1 in bfloat16"
+    remembered = (
+        f"{back}: you have 258, not 256: you remember what was lost and add it later, but this machine forgets it"
+    )
+    expect(lesson.sum_in([256.0, 1.0, 1.0], bf16), 256.0, back, [(258.0, remembered)])
+    nothing = "the sum of no numbers"
+    try:
+        expect(lesson.sum_in([], bf16), 0.0, nothing)
+    except IndexError:
+        raise Wrong(f"{nothing} is 0.0, but your function takes the first of them; begin with 0.0") from None
+    expect(lesson.sum_in([256.0, 1.0, 8.0, -8.0, 1.0, -256.0], bf16), 0.0,
+           "256 + 1 + 8 - 8 + 1 - 256 in bfloat16: what is lost is lost, but the sum goes on")  # fmt: skip
+    random = draws("sum_in")
+    for rounded, name in ((bf16, "bfloat16"), (lambda x: float(np.float16(x)), "float16")):
+        for n, size in ((12, 1.0), (12, 3000.0), (3, 1.0), (3, 20_000.0)):
+            numbers = [rounded(x) for x in (size * random.uniform(-0.1, 1, size=n)).tolist()]
+            right = 0.0
+            for number in numbers:
+                right = rounded(right + number)
+            what = f"the sum of {n} numbers up to {size:,.0f}, in {name}"
+            expect(lesson.sum_in(numbers, rounded), right, what, tolerance=0.0)
 
 
 def round_to(lesson: ModuleType) -> None:
@@ -212,12 +244,37 @@ def round_to(lesson: ModuleType) -> None:
         raise Wrong(f"-∞ stays -∞; you have {got:g}")
     with np.errstate(over="ignore"):
         for e, m in ((5, 10), (3, 2), (2, 3)):
-            for x in _tries(e):
+            for x in _tries(e)[:: 9 if m == 10 else 1]:  # a list of all its numbers takes long
                 right = float(np.float16(x)) if (e, m) == (5, 10) else _nearest(x, e, m)
                 if (got := answer(x, e, m)) != right:
                     raise Wrong(f"{x:.8g} (e = {e}, m = {m}): you have {got:.8g}, not {right:.8g}")
     if (got := answer(0.0, 5, 10)) != 0:
         raise Wrong(f"0 stays 0; you have {got:g}")
+    if (got := answer(1 + 2.0**-11 + 2.0**-40, 5, 10)) != 1 + 2.0**-10:
+        twice = (
+            ": it lies just above the middle of two numbers. Do you round twice, first to float32? Then it lies in the "
+        )
+        raise Wrong(f"1 + 2⁻¹¹ + 2⁻⁴⁰ in float16: you have {got!r}, not 1 + 2⁻¹⁰{twice}middle")
+    random = draws("round_to")
+    for e, m in ((8, 3), (7, 4), (5, 2), (4, 3), (2, 1), (6, 1)):
+        bias = 2 ** (e - 1) - 1
+        exponents = [*random.uniform(1 - bias - m - 2, bias + 1, size=8), 1 - bias, 1 - bias - m]
+        largest = (2 - 2.0**-m) * 2.0**bias  # the middle between it and the next is at 1 + 2^-(m+1) of its binade
+        middle = largest + 2.0 ** (bias - m - 1)
+        for x in (*(2.0 ** np.array(exponents)).tolist(), 0.999 * middle, middle, 1.5 * largest, 5e-324, 1e60):
+            for signed in (x, -x):
+                right = _rounded(signed, e, m)
+                if (got := answer(signed, e, m)) != right:
+                    raise Wrong(f"{signed!r} (e = {e}, m = {m}): you have {got!r}, not {right!r}" + (
+                        _of_large(got, right) if abs(x) > 0.9 * largest else ""))  # fmt: skip
+
+
+def _rounded(x: float, e: int, m: int) -> float:
+    """The nearest number of a format, by exact fractions, without a list of all numbers."""
+    bias = 2 ** (e - 1) - 1
+    step = Fraction(2) ** (max(math.frexp(x)[1] - 1, 1 - bias) - m)
+    nearest = round(Fraction(x) / step) * step
+    return float(nearest) if abs(nearest) < Fraction(2) ** (bias + 1) else math.copysign(math.inf, x)
 
 
 def _of_tiny(got: float, x: float) -> str:
@@ -267,6 +324,46 @@ def unscale(lesson: ModuleType) -> None:
     with np.errstate(all="ignore"):
         _unscale_what_is_finite(lesson)
         _unscale_an_overflow(lesson)
+        _unscale_others(lesson)
+
+
+def _unscale_others(lesson: ModuleType) -> None:
+    """Large numbers that are finite, other shapes and scales, and one bad number among many."""
+    random = draws("unscale")
+    large = np.array([40_000, 40_000, -65_504, 65_504], dtype=np.float16)
+    drawn = random.normal(size=(3, 4)).astype(np.float16)
+    for scaled, scale, why in (
+        (large, 65_536.0, "40,000, 40,000, -65,504 and 65,504 are numbers of float16: nothing has overflowed, though a "
+                          "*sum* of them would; look at each number"),
+        (drawn, 1.0, "a matrix of small numbers"),
+        (drawn, float(random.uniform(2, 5000)), "a scale that is no power of 2"),
+        (drawn[:0], 2.0**20, "an empty gradient"),
+    ):  # fmt: skip
+        given = scaled.copy()
+        try:
+            gradient, next_scale = _pair(lesson.unscale(given, scale))
+        except (ValueError, TypeError):
+            raise Wrong(f"an array of shape {scaled.shape}: a gradient may have any number of axes, and of numbers; "
+                        "NumPy asks all of them at once") from None  # fmt: skip
+        if gradient is None:
+            raise Wrong(f"you skip a step that is fine: {why}")
+        if not np.array_equal(given, scaled):
+            raise Wrong("your function changes the gradient that it gets; work on a copy in float32")
+        right = scaled.astype(np.float64) / scale
+        found = np.asarray(gradient, dtype=np.float64)
+        if found.shape != right.shape or not np.allclose(found, right, rtol=3e-7, atol=0):
+            raise Wrong(
+                f"a gradient with the scale {scale:g} ({why}): your numbers are not those of the gradient / scale"
+            )
+        expect(next_scale, scale, f"the next scale, after a step without overflow with {scale:g}")
+    for bad in (np.nan, np.inf, -np.inf):
+        many = random.normal(size=(20, 30)).astype(np.float16)
+        many[7, 11] = bad
+        gradient, next_scale = _pair(lesson.unscale(many.copy(), 1.0))
+        if gradient is not None:
+            raise Wrong(f"600 numbers, one of them {bad}: you step although a number has overflowed")
+        expect(next_scale, 0.5, f"the scale after 1, when one of 600 numbers is {bad}",
+               [(0.0, "half of 1 is 0.5; `//` rounds it down to 0, and then nothing is learned")])  # fmt: skip
 
 
 def _pair(answer: object) -> tuple[object, float]:
@@ -384,7 +481,7 @@ def absmax(lesson: ModuleType) -> None:
         ],
         tolerance=1e-3,
     )  # fmt: skip
-    if (kind := np.asarray(lesson.absmax(x.copy(), 4)[0]).dtype).kind == "f":
+    if (kind := np.asarray(lesson.absmax(x.copy(), 4)[0]).dtype).itemsize > 1:
         raise Wrong(f"your codes are right, but take {8 * kind.itemsize} bits each, as {kind}; as int8 it is 8")
     random = np.random.default_rng(3)
     x = random.standard_normal(4096)
@@ -395,6 +492,28 @@ def absmax(lesson: ModuleType) -> None:
     off = np.abs(codes * np.repeat(constants, 64) - x) / np.repeat(constants, 64)
     if off.max() > 0.5 + 1e-6:
         raise Wrong(f"4,096 numbers: one of them is off by {off.max():.2f} steps; rounding costs half a step at most")
+    random = draws("absmax")
+    for n, block, size in ((12, 3, 1e-6), (64, 64, 1.0), (5, 1, 1.0), (16, 8, 1e6)):
+        x = (size * random.standard_normal(n)).astype(np.float32)
+        given = x.copy()
+        what = f"{n} numbers about {size:g}, in blocks of {block}"
+        try:
+            codes, constants = _codes(lesson.absmax(given, block), n, n // block)
+        except ValueError:
+            raise Wrong(f"{what}: your shapes do not fit; a row has `block` numbers, whatever that is") from None
+        if not np.array_equal(given, x):
+            raise Wrong(f"{what}: your function changes the numbers that it gets; `/=` writes into them")
+        right = np.abs(x.astype(float)).reshape(-1, block).max(axis=1) / 127
+        expect(
+            constants / right,
+            np.ones(n // block),
+            f"{what}: the constants, as shares of the right ones",
+            tolerance=1e-5,
+        )
+        off = np.abs(codes - x / np.repeat(right, block))
+        if off.max() > 0.5 + 1e-3 or np.abs(codes).max() > 127:
+            raise Wrong(f"{what}: a code is {codes[off.argmax()]:g}, where x / constant is "
+                        f"{(x / np.repeat(right, block))[off.argmax()]:.3f}")  # fmt: skip
 
 
 def nearest_level(lesson: ModuleType) -> None:
@@ -430,3 +549,22 @@ def nearest_level(lesson: ModuleType) -> None:
     off = np.abs(levels[answer] - x) - np.abs(levels[:, None] - x).min(axis=0)
     if off.max() > 1e-12:
         raise Wrong(f"500 numbers: for {x[off.argmax()]:.3f}, another level is nearer than yours")
+    random = draws("nearest_level")
+    for n_levels, low, high in ((16, -1, 1), (2, -3, 5), (21, 4, 9), (1, 0, 1), (7, -900, -100)):
+        levels = np.sort(random.uniform(low, high, size=n_levels))
+        x = np.concatenate([random.uniform(low, high, size=40), [low - 10.0, high + 10.0]])
+        what = f"{n_levels} levels between {low} and {high}"
+        try:
+            answer = np.asarray(lesson.nearest_level(x.copy(), levels.copy()), dtype=int)
+        except (IndexError, ValueError):
+            raise Wrong(f"{what}: your function takes an index that is not there; there may be any number of levels, "
+                        "and numbers beyond the first and the last") from None  # fmt: skip
+        expect(np.shape(answer), x.shape, f"{what}, 42 numbers: the shape of the indices")
+        if answer.min() < 0 or answer.max() >= n_levels:
+            raise Wrong(f"{what}: your index {answer.min() if answer.min() < 0 else answer.max()} is none of 0 to "
+                        f"{n_levels - 1}")  # fmt: skip
+        off = np.abs(levels[answer] - x) - np.abs(levels[:, None] - x).min(axis=0)
+        if off.max() > 1e-9:
+            place = off.argmax()
+            raise Wrong(f"{what}: for {x[place]:.3f} you take {levels[answer[place]]:.3f}, but another is nearer")
+    expect(np.shape(lesson.nearest_level(np.zeros(0), levels)), (0,), "no numbers at all: the shape of the indices")

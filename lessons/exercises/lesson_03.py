@@ -106,7 +106,7 @@ def unscale(gradient_16: Array, scale: float) -> tuple[Array | None, float]:
 
 
 def absmax(x_N: Array, block: int) -> tuple[Array, Array]:
-    """Codes (N), integers from -127 to 127, and constants (M), one for each block of numbers: x ≈ constant · code.
+    """Codes (N), int8 from -127 to 127, and constants (M), one for each block of numbers: x ≈ constant · code.
 
     The constant is such that the largest number of a block, in absolute value, gets the code 127 or -127. N is a
     multiple of the block, and no block is all zeros.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
+import tracemalloc
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autodiff import implicit, operations, second, sparse
+from autodiff.alive import counted
 from autodiff.dual import jacobian_by_columns, jvp
 from autodiff.tape import chain, checkpointed, gradient, jacobian_by_rows, recorded_memory, value_and_gradients, vjp
 
@@ -539,3 +542,34 @@ def test_the_pattern_of_a_kink_is_that_of_both_sides():
     f = operations.relu
     assert sparse.detect_pattern(f, 1)[0, 0]
     np.testing.assert_array_equal(sparse.detect_pattern(lambda x: operations.relu(x[:2] * x[1:]), 3).sum(), 4)
+
+
+# ---- What is alive ----
+
+
+class Thing:
+    def __init__(self, *held: object) -> None:
+        self.held = list(held)
+
+
+def test_things_are_counted_while_they_live_and_those_that_hold_each_other_too():
+    with counted(Thing) as alive:
+        first = Thing()
+        Thing(first)
+        assert (alive.now, alive.most) == (1, 2)
+        first.held.append(first)  # nobody else will ever see it again, and it stays
+        del first
+        assert (alive.now, alive.most) == (1, 2)
+        block = Thing(np.zeros(100_000))
+    assert 800_000 < alive.most_bytes < 900_000
+    Thing(block)
+    assert alive.most == 2, "what is made afterwards does not count"
+    assert gc.isenabled()
+
+
+def test_a_count_ends_with_an_error_too():
+    init = Thing.__init__
+    with pytest.raises(KeyError), counted(Thing):
+        raise KeyError
+    assert Thing.__init__ is init
+    assert not tracemalloc.is_tracing()
