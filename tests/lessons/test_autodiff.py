@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autodiff import implicit, operations, second, sparse
-from autodiff.alive import counted
+from autodiff.alive import counted as counted_while_alive
 from autodiff.dual import jacobian_by_columns, jvp
 from autodiff.tape import chain, checkpointed, gradient, jacobian_by_rows, recorded_memory, value_and_gradients, vjp
 
@@ -553,7 +553,7 @@ class Thing:
 
 
 def test_things_are_counted_while_they_live_and_those_that_hold_each_other_too():
-    with counted(Thing) as alive:
+    with counted_while_alive(Thing) as alive:
         first = Thing()
         Thing(first)
         assert (alive.now, alive.most) == (1, 2)
@@ -569,7 +569,7 @@ def test_things_are_counted_while_they_live_and_those_that_hold_each_other_too()
 
 def test_a_count_ends_with_an_error_too():
     init = Thing.__init__
-    with pytest.raises(KeyError), counted(Thing):
+    with pytest.raises(KeyError), counted_while_alive(Thing):
         raise KeyError
     assert Thing.__init__ is init
     assert not tracemalloc.is_tracing()
