@@ -336,6 +336,12 @@ def encode(lesson: ModuleType) -> None:
         [([256], "“ ab” with a line end behind it: what stands before and after the word is lost; spaces and line ends "
                  "are tokens, too")],
     )  # fmt: skip
+    comma = plain.encode(",", {})[0]
+    tried(
+        "ab, ab", {(B, comma): 256, (A, B): 257},
+        [([A, 256, space, 257], "“ab, ab” with the merge b+,: a comma is a word of its own, so it never goes together "
+                                "with a letter; `split_into_words` knows what a word is")],
+    )  # fmt: skip
     dice = draws("encode")
     for letters in ("ab", "abc 's", "ü🦊 "):
         text, new = ("".join(dice.choice(list(letters), size=60)) for _ in range(2))

@@ -60,6 +60,15 @@ def count_pairs(documents, n_words):
     return counts
 
 
+@mistake("a float of 16 bits has no 2,049")
+def count_pairs(documents, n_words):
+    counts = np.zeros((n_words, n_words), dtype=np.float16)
+    for document in documents:
+        for a, b in zip([END, *document], [*document, END], strict=True):
+            counts[a, b] += 1
+    return counts
+
+
 @mistake("has changed the documents")
 def count_pairs(documents, n_words):
     counts = np.zeros((n_words, n_words))
