@@ -27,7 +27,7 @@ END = 0  # the id that stands after each text, and so before the next one
 def count_pairs(documents: Sequence[Sequence[int]], n_words: int) -> Array:
     """How often word b directly follows word a: an array (n_words, n_words), at [a, b].
 
-    A document is a list of ids. An END stands before its first word and after its last one.
+    A document is a list of ids, which stays as it is. An END stands before its first word and after its last one.
     """
     # solution:
     counts = np.zeros((n_words, n_words))
@@ -73,7 +73,7 @@ def stable_log_softmax(z: Array) -> Array:
 def gradient_of_cross_entropy(z: Array, targets: Array) -> Array:
     """The derivative of the mean of -ln softmax(z[i])[targets[i]] over the rows i, by each logit.
 
-    z is (N, V); targets holds N ids.
+    z is (N, V), logits of any size; targets holds N ids.
     """
     # solution:
     n_rows = len(targets)
@@ -89,7 +89,8 @@ def gradient_of_cross_entropy(z: Array, targets: Array) -> Array:
 def windows(documents: Sequence[Sequence[int]], n_ctx: int) -> tuple[Array, Array]:
     """For each word, and for the END of each document: the n_ctx words before it (N, n_ctx), and itself (N).
 
-    The oldest word comes first. Before the first word of a document stand n_ctx ENDs.
+    The oldest word comes first. Before the first word of a document stand n_ctx ENDs. Both are arrays of integers, as
+    `train` needs them.
     """
     # solution:
     inputs, targets = [], []

@@ -120,8 +120,8 @@ def positive_features(x: Array) -> Array:
 def attention_by_features(q_TF: Array, k_TF: Array, v_TV: Array) -> Array:
     """Attention (T, V) whose weights are products of features instead of a softmax.
 
-    The rows of q and k are φ(q_t) and φ(k_t) already. Position t sees the positions up to t, and the weights that it
-    gives sum to 1.
+    The rows of q and k are φ(q_t) and φ(k_t) already; they may hold negative numbers. Position t sees the positions up
+    to t, and the weights that it gives sum to 1.
     """
     # solution:
     products_TT = np.tril(q_TF @ k_TF.T)
