@@ -2,6 +2,7 @@
 
 import { beam } from "./beam.js";
 import { cache } from "./cache.js";
+import { edge } from "./edge.js";
 import { fading } from "./fading.js";
 import { floats } from "./floats.js";
 import { logits } from "./logits.js";
@@ -11,6 +12,6 @@ import { rope } from "./rope.js";
 import { tape } from "./tape.js";
 import { tilt } from "./tilt.js";
 
-const PARTS = { beam, cache, fading, floats, logits, merges, particles, rope, tape, tilt };
+const PARTS = { beam, cache, edge, fading, floats, logits, merges, particles, rope, tape, tilt };
 
 for (const place of document.querySelectorAll(".live")) PARTS[place.dataset.live](place);

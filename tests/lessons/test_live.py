@@ -14,8 +14,10 @@ import lesson_05
 import lesson_06
 import lesson_10
 from autodiff.operations import tanh
-from autodiff.tape import value_and_gradients
+from autodiff.second import hessian
+from autodiff.tape import gradient, value_and_gradients
 from browsing import LAPTOP, PHONE
+from lesson_08 import near_minimum, small_error
 from live_page import number, numbers, press, slide, text
 from pellucid import plain
 
@@ -361,6 +363,57 @@ def test_what_is_left_of_a_gradient_is_what_the_lesson_computes(fading):
         assert f ** shown["half of LSTM"] == pytest.approx(0.5, rel=1e-4)
     slide(fading, gain=1.5, state=0)
     assert "The RNN's gradient explodes: 1.50 times as much with each step." in text(fading, ".said")
+
+
+# ---- The edge ----
+
+BESIDE = near_minimum() + 0.002 * np.random.default_rng(0).normal(size=15)
+
+
+def theta_of(edge: Locator) -> np.ndarray:
+    return np.array(json.loads(edge.get_attribute("data-theta")))
+
+
+def sharpness_at(theta: np.ndarray) -> float:
+    return float(np.linalg.eigvalsh(hessian(small_error, theta))[-1])
+
+
+@pytest.mark.parametrize("share", [0.5, 0.95, 1.01, 1.2])
+def test_a_rate_leads_where_python_says(edge, share):
+    limit = 2 / sharpness_at(near_minimum())
+    slide(edge, share=share, step=30)
+    theta = BESIDE
+    for _ in range(30):
+        theta = theta - share * limit * gradient(small_error, theta)
+    shown = numbers(edge)
+    np.testing.assert_allclose(theta_of(edge), theta, atol=1e-6)
+    assert shown["rate"] == pytest.approx(share * limit, rel=1e-6)
+    assert shown["2 / rate"] == pytest.approx(2 / shown["rate"], rel=1e-5)
+    assert shown["factor"] == pytest.approx(1 - 2 * share, abs=1e-6)
+    assert shown["error"] == pytest.approx(float(small_error(theta) - small_error(near_minimum())), rel=1e-4)
+    assert shown["sharpness"] == pytest.approx(sharpness_at(theta), rel=1e-4)
+
+
+def test_above_the_limit_it_ends_where_the_sharpness_is_about_what_the_rate_demands(edge):
+    for share in ("1.05", "1.2", "1.5"):  # a walk that is long and sensitive: its place is taken as it is
+        press(edge, share)
+        slide(edge, step=500)
+        shown = numbers(edge)
+        assert shown["sharpness"] == pytest.approx(sharpness_at(theta_of(edge)), rel=1e-4)
+        assert shown["2 / rate"] == pytest.approx(shown["sharpness"], rel=0.06)
+        assert text(edge, ".said").startswith("It does not fly away")
+    press(edge, "0.95")
+    assert numbers(edge)["error"] < 1e-7
+    assert text(edge, ".said").startswith("Below the limit")
+
+
+def test_the_rate_and_the_step_are_set_by_the_keyboard(edge, live):
+    edge.locator("[data-input=share]").focus()
+    live.keyboard.press("ArrowRight")
+    assert edge.locator(".sliders output").all_text_contents() == ["0.96", "10"]
+    live.keyboard.press("Tab")
+    live.keyboard.press("End")
+    assert edge.locator(".sliders output").all_text_contents() == ["0.96", "500"]
 
 
 # ---- All of them ----
