@@ -24,6 +24,7 @@ LIVE = {  # the parts, and their lessons
     "beam": "11_writing",
     "cache": "11_writing",
     "tilt": "12_doing_as_told",
+    "ring": "13_many_machines",
 }
 LAPTOP = {"width": 1366, "height": 768}
 PHONE = {"width": 390, "height": 800}

@@ -8,10 +8,11 @@ import { floats } from "./floats.js";
 import { logits } from "./logits.js";
 import { merges } from "./merges.js";
 import { particles } from "./particles.js";
+import { ring } from "./ring.js";
 import { rope } from "./rope.js";
 import { tape } from "./tape.js";
 import { tilt } from "./tilt.js";
 
-const PARTS = { beam, cache, edge, fading, floats, logits, merges, particles, rope, tape, tilt };
+const PARTS = { beam, cache, edge, fading, floats, logits, merges, particles, ring, rope, tape, tilt };
 
 for (const place of document.querySelectorAll(".live")) PARTS[place.dataset.live](place);

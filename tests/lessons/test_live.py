@@ -13,6 +13,7 @@ from playwright.sync_api import Locator, expect
 import lesson_05
 import lesson_06
 import lesson_10
+import lesson_13
 from autodiff.operations import tanh
 from autodiff.second import hessian
 from autodiff.tape import gradient, value_and_gradients
@@ -414,6 +415,55 @@ def test_the_rate_and_the_step_are_set_by_the_keyboard(edge, live):
     live.keyboard.press("Tab")
     live.keyboard.press("End")
     assert edge.locator(".sliders output").all_text_contents() == ["0.96", "500"]
+
+
+# ---- A ring of devices ----
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 6])
+def test_the_ring_hands_on_what_the_lessons_own_ring_does(ring, n):
+    """In each chunk lie a 1, whose sum counts the devices, and the chunk's number."""
+    start = [np.array([[1.0, chunk] for chunk in range(n)]) for _ in range(n)]
+    wire, sent = lesson_13.Ring(n), []
+
+    def pass_right(messages):
+        sent.append([(round(count), round(of / count)) for count, of in messages])
+        return wire.pass_right(messages)
+
+    in_the_end = lesson_13.ring_all_reduce(start, pass_right)
+    press(ring, f"{n} devices")
+    for k, messages in enumerate(sent):
+        before = numbers(ring)
+        for device, (count, chunk) in enumerate(messages):
+            assert before[f"device {device}, chunk {chunk}"] == count
+        count, chunk = messages[k % n]
+        press(ring, f"chunk {(chunk + 1) % n}")
+        expect(ring.locator(".verdict")).to_contain_text(f"Not {(chunk + 1) % n}.")
+        press(ring, f"chunk {chunk}")
+        expect(ring.locator(".verdict")).to_have_text(f"Right: device {k % n} hands on chunk {chunk}.")
+        assert numbers(ring)["sent"] == pytest.approx((k + 1) / n, rel=1e-6)
+    shown = numbers(ring)
+    assert [shown[f"device {i}, chunk {j}"] for i in range(n) for j in range(n)] == np.array(in_the_end)[
+        ..., 0
+    ].ravel().tolist()
+    assert shown["sent in the end"] == pytest.approx(wire.n_sent[0] / start[0].size, rel=1e-6)
+    assert shown["through device 0"] == 2 * (n - 1)
+    assert ring.get_by_role("button", name="Next round").is_disabled()
+    expect(ring.get_by_role("button", name="Again")).to_be_focused()
+
+
+def test_a_round_of_the_ring_can_be_taken_back_and_the_keyboard_goes_on(ring, live):
+    press(ring, "Next round", times=2)
+    drawn = ring.locator("table").inner_html()
+    press(ring, "Next round")
+    assert text(ring, ".said").startswith("Round 3 of 6. What arrived was added. Now each chunk is complete on one")
+    press(ring, "Step back")
+    assert ring.locator("table").inner_html() == drawn
+    ring.get_by_role("button", name="Next round").focus()
+    for _ in range(4):
+        live.keyboard.press("Enter")
+    assert text(ring, ".said") == "Round 6 of 6. What arrived was kept. All devices have all sums."
+    expect(ring.get_by_role("button", name="Again")).to_be_focused()
 
 
 # ---- All of them ----
