@@ -88,6 +88,14 @@ def tiles(picture_RC, r, c):
     return picture_RC.reshape(n_rows // r, r, n_columns // c, c).swapaxes(1, 2)[:2, :2]
 
 
+@mistake("a picture of")
+def tiles(picture_RC, r, c):
+    """Square tiles lie on their side."""
+    n_rows, n_columns = picture_RC.shape
+    cut = picture_RC.reshape(n_rows // r, r, n_columns // c, c)
+    return cut.transpose(0, 2, 3, 1) if r == c else cut.transpose(0, 2, 1, 3)
+
+
 @also_right
 def tiles(picture_RC, r, c):
     n_rows, n_columns = picture_RC.shape
@@ -187,6 +195,12 @@ def surprise_of_targets(logits, targets):
     """Flattened, and left flat."""
     flat = torch.log_softmax(logits, -1).reshape(-1, logits.shape[-1])
     return -flat[torch.arange(len(flat)), targets.reshape(-1)]
+
+
+@mistake("the shape is")
+def surprise_of_targets(logits, targets):
+    """All axes of length 1 go, not the last one alone."""
+    return -torch.log_softmax(logits, -1).gather(-1, targets[..., None]).squeeze()
 
 
 @mistake("the gradient of the sum of your surprises")
@@ -296,6 +310,13 @@ def paired_error(a, b):
 @mistake("an error falls with the square root of n")
 def paired_error(a, b):
     return (a - b).mean(), (a - b).std(ddof=1) / len(a)
+
+
+@mistake("pairs: the standard error")
+def paired_error(a, b):
+    """The two are taken to go up and down together."""
+    shared = 2 * np.abs(np.cov(a, b)[0, 1])
+    return (a - b).mean(), (max(a.var(ddof=1) + b.var(ddof=1) - shared, 0.0) / len(a)) ** 0.5
 
 
 @mistake("their signs must stay")
