@@ -1,6 +1,6 @@
 // In part 4, for texts that a hidden state writes: what the best reader believes about it, and what the model has of that.
 
-import { figure, fill, fixed, h, percent, svg } from "./elements.js";
+import { figure, fill, fixed, h, percent, svg, tableHead } from "./elements.js";
 
 const SIDE = 220; // of the triangle, in its own units
 const HEIGHT = (SIDE * Math.sqrt(3)) / 2;
@@ -23,14 +23,7 @@ export function drawBeliefs(root, beliefs, { place, point, names }) {
     truth.length === 3 && triangle(truth, read, point, names),
     h(
       "table",
-      h(
-        "thead",
-        h(
-          "tr",
-          h("td"),
-          truth.map((_, state) => h("th", { scope: "col" }, letter(state))),
-        ),
-      ),
+      tableHead("", ...truth.map((_, state) => letter(state))),
       h("tbody", row("truth", truth, "true"), row("read here", read[point], "read")),
     ),
     h(

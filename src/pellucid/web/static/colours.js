@@ -37,17 +37,14 @@ function ramp(names) {
   });
 }
 
-// A matrix as a picture, one pixel for each number; style.css makes it larger without smoothing. `colourOf` gives the
+// A matrix, row by row, as a picture, one pixel for each number; style.css makes it larger without smoothing. `colourOf` gives the
 // colour of a value, as one number: a keystroke paints all heads.
-export function paint(canvas, rows, columns, valueAt, colourOf) {
+export function paint(canvas, rows, columns, values, colourOf) {
   if (canvas.width !== columns || canvas.height !== rows) Object.assign(canvas, { width: columns, height: rows });
   const context = canvas.getContext("2d");
   const image = context.createImageData(columns, rows);
   const pixels = new Uint32Array(image.data.buffer);
-  let i = 0;
-  for (let row = 0; row < rows; row++) {
-    for (let column = 0; column < columns; column++) pixels[i++] = colourOf(valueAt(row, column));
-  }
+  for (let i = 0; i < pixels.length; i++) pixels[i] = colourOf(values[i]);
   context.putImageData(image, 0, 0);
 }
 

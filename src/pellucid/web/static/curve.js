@@ -40,7 +40,7 @@ export function drawCurve(chart, { held, training, level, unit, isEven, checkpoi
       svg("text", { x: frame.x1 - 8, y: y(value) + 4, "text-anchor": "end" }, String(value).replace("-", "−")),
     ]),
     svg("text.axis", { x: 2, y: HEIGHT - 6 }, "step"),
-    svg("text.axis", { x: 2, y: 12 }, unit),
+    svg("text.axis", { x: 2, y: 12 }, upward.isOfFactors ? `${unit}; both axes grow by factors` : unit),
     line("train", training, x, y),
     level !== null && svg("line.floor", { ...frame, y1: y(level), y2: y(level) }),
     line("val", held, x, y),
@@ -74,7 +74,7 @@ function evenScale(low, high) {
 
 function factorScale(low, high) {
   const share = (value) => Math.log(Math.max(value, low) / low) / Math.log(high / low);
-  return { share: (value) => (high === low ? 1 : share(value)), ticks: factorTicks(low, high) };
+  return { share: (value) => (high === low ? 1 : share(value)), ticks: factorTicks(low, high), isOfFactors: true };
 }
 
 function scaleOfValues(values, isEven) {

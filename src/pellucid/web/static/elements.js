@@ -109,6 +109,11 @@ export function fact(name, ...value) {
   return h("div", h("dt", name), h("dd", value));
 }
 
+export function tableHead(...names) {
+  const cells = names.map((name) => h("th", { scope: "col" }, name));
+  return h("thead", h("tr", cells));
+}
+
 // Whether any of these differs from those of the last call with the same memory: then a panel must draw again.
 export function changed(memory, ...values) {
   const isSame =

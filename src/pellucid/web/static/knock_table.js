@@ -1,6 +1,6 @@
 // The table of part 7: what each skill loses without each part, and where the heads look that do the work.
 
-import { figure, fixed, h, percent } from "./elements.js";
+import { figure, fixed, h, percent, tableHead } from "./elements.js";
 import { partOfPlace } from "./store.js";
 
 const isHead = (row) => row.places[0][0] === "head";
@@ -34,14 +34,7 @@ export function knockTable(table, toggle) {
       " held-out texts. Coloured where that is clearly above zero, the stronger the more, in all columns alike",
       table.attribution ? "; below it, the share of the head's attention on the words that decide." : ".",
     ),
-    h(
-      "thead",
-      h(
-        "tr",
-        h("th", { scope: "col" }, "without"),
-        skills.map((skill) => h("th", { scope: "col" }, skill)),
-      ),
-    ),
+    tableHead("without", ...skills),
     h("tbody", known("the floor", table.floor), known("the whole model", table.intact), table.knocked_out.map(row)),
   );
 }

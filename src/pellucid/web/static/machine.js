@@ -26,13 +26,7 @@ const NEXT = {
   says: "Softmax turns the scores, divided by the temperature, into probabilities. The line marks the truth, where it is known.",
 };
 
-const ACTIVATIONS = {
-  relu: "ReLU",
-  gelu: "GELU",
-  gelu_tanh: "GELU",
-  relu_squared: "ReLU²",
-  swiglu: "SwiGLU",
-};
+const ACTIVATIONS = { relu: "ReLU", gelu: "GELU", gelu_tanh: "GELU", relu_squared: "ReLU²", swiglu: "SwiGLU" };
 const ORDER = {
   rope: "The order of the tokens comes later, in attention: RoPE turns queries and keys by an angle for each position.",
   sinusoidal: "A vector of sines and cosines is added, which says where the token stands.",
@@ -77,10 +71,8 @@ function attention(model, layer) {
   return {
     kind: "attention",
     title:
-      {
-        linear: "Linear attention",
-        sliding_window: `Attention, window ${config.attention.window}`,
-      }[kind] ?? "Attention",
+      { linear: "Linear attention", sliding_window: `Attention, window ${config.attention.window}` }[kind] ??
+      "Attention",
     layer,
     size: `${H} heads × ${K}`,
     weights: counted(model, `blocks.${layer}.attention.`),

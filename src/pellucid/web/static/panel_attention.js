@@ -9,8 +9,11 @@ import { sum } from "./tensor.js";
 import { nameAt } from "./tokens.js";
 
 const MOST_SOURCES = 6;
+const SCALE = [0, 0.1, 0.5, 1]; // shares that are named on the bar of colours, which grow with the root (colours.js)
 const LEAST_OF_AN_ARC = 0.03;
 const [SMALLEST, LARGEST] = [0.66, 0.76]; // names beside the map, in letters' heights (rem)
+
+const shareOnBar = (share) => h("span", { style: { left: `${100 * Math.sqrt(share)}%` } }, `${100 * share}%`);
 
 export function attentionPanel(root, view) {
   const [thumbs, large, rows, marks, sizes] = [{}, {}, {}, {}, {}];
@@ -59,6 +62,7 @@ export function attentionPanel(root, view) {
       why,
       box,
       pointed,
+      h("div.scale", { "aria-hidden": "true" }, SCALE.map(shareOnBar)),
       h("p.muted.small", "The sums of the rows lie between ", least, " and ", most, "; those of a softmax are 1."),
     ),
     h(
@@ -129,7 +133,7 @@ export function attentionPanel(root, view) {
     grid.querySelectorAll("button").forEach((button, i) => {
       const [layer, head] = [Math.floor(i / n_heads), i % n_heads];
       const weights = trace.attention.row(layer, head).values;
-      paint(button.firstChild, T, T, (t, s) => weights[t * T + s], shareColour);
+      paint(button.firstChild, T, T, weights, shareColour);
       const name = nameInWords(view, layer, head);
       const look = looks.get(button.dataset.head);
       const words = name !== UNNAMED ? name : look >= LOOKS ? `${percent(look)} on the outlined` : "";
@@ -143,9 +147,9 @@ export function attentionPanel(root, view) {
     const { trace } = view;
     const T = trace.ids.length;
     const weights = trace.attention.row(layer, head).values;
-    paint(map, T, T, (t, s) => weights[t * T + s], shareColour);
+    paint(map, T, T, weights, shareColour);
     const sums_T = Float32Array.from({ length: T }, (_, t) => sum(weights.subarray(t * T, (t + 1) * T)));
-    paint(sums, T, 1, (t) => sums_T[t], shareColour);
+    paint(sums, T, 1, sums_T, shareColour);
     const [smallest, largest] = [Math.min(...sums_T), Math.max(...sums_T)];
     setFigure(least, smallest, fixed(smallest, 3));
     setFigure(most, largest, fixed(largest, 3));

@@ -1,7 +1,7 @@
 // Part 8: two checkpoints read the same text.
 
 import { paint, shadeOf, shareColour } from "./colours.js";
-import { bar, changed, figure, fill, fixed, h, percent, thousands, withCode } from "./elements.js";
+import { bar, changed, figure, fill, fixed, h, percent, thousands, withCode, tableHead } from "./elements.js";
 import { term } from "./glossary.js";
 import { headOf, headsThatLook, LOOKS, placeOf, selectToken } from "./moves.js";
 import { NONE, rivalOf, rivalReading } from "./rival.js";
@@ -76,7 +76,7 @@ export function comparePanel(root, view) {
     const least = meanOf(floor);
     return h(
       "table.readers",
-      h("thead", h("tr", h("th"), h("th"), h("th", "mean ", term("surprise")))),
+      tableHead("", "", h("span", "mean ", term("surprise"))),
       h(
         "tbody",
         readers.map(({ side, checkpoint, nats }) =>
@@ -196,7 +196,7 @@ export function comparePanel(root, view) {
     const label = `Attention of head ${layer}.${head} in ${side}`;
     const canvas = h("canvas.map", { role: "img", "aria-label": label, "data-side": side });
     const [T, weights] = [trace.ids.length, trace.attention.row(layer, head).values];
-    paint(canvas, T, T, (t, s) => weights[t * T + s], shareColour);
+    paint(canvas, T, T, weights, shareColour);
     return h("figure", canvas, h("figcaption.muted.small", h(`b.side-${side}`, side), ` head ${layer}.${head}`));
   }
 

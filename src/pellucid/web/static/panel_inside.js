@@ -68,26 +68,22 @@ export function insidePanel(root, view) {
   function redraw(layer, head) {
     const { inside, trace, store } = view;
     const n_layers = trace.attention.shape[0];
+    const chip = (i) => {
+      const attributes = { "aria-pressed": i === layer, onclick: () => store.set({ head: `${i}.${head}` }) };
+      return h("button.chip", attributes, `layer ${i}`);
+    };
     fill(
       layers,
-      ...Array.from({ length: n_layers }, (_, i) =>
-        h(
-          "button.chip",
-          { "aria-pressed": i === layer, onclick: () => store.set({ head: `${i}.${head}` }) },
-          `layer ${i}`,
-        ),
-      ),
+      Array.from({ length: n_layers }, (_, i) => chip(i)),
     );
     note.textContent = `Where there are several heads, this shows head ${layer}.${head}, as chosen in part 3.`;
+    const cardOf = (step) => card(step, head);
     const sublayers = [...new Set(inside.steps.map((step) => step.sublayer))];
     fill(
       steps,
       sublayers.map((name) => [
         h("h3", name === "attention" ? "Attention: tokens look at each other" : "Feed-forward: each token separately"),
-        h(
-          "div.cards",
-          inside.steps.filter((step) => step.sublayer === name).map((step) => card(step, head)),
-        ),
+        h("div.cards", inside.steps.filter((step) => step.sublayer === name).map(cardOf)),
       ]),
     );
   }
@@ -102,13 +98,7 @@ export function insidePanel(root, view) {
     const finite = matrix.values.filter(Number.isFinite);
     const most = finite.reduce((largest, each) => Math.max(largest, Math.abs(each)), 1e-9);
     const canvas = h("canvas.heat", { role: "img", "aria-label": `${name}, ${rows} by ${columns} numbers` });
-    paint(
-      canvas,
-      rows,
-      columns,
-      (r, c) => matrix.values[r * columns + c],
-      (value) => signedColour(value, most),
-    );
+    paint(canvas, rows, columns, matrix.values, (value) => signedColour(value, most));
     const shown = h(
       "p.pointed",
       h("span.muted", `Blue −${fixed(most)}, orange ${fixed(most)}. Point at a number to read it.`),

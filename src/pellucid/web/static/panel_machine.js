@@ -91,9 +91,7 @@ export function machinePanel(root, view) {
     const off = ["attention", "feed_forward"].includes(kind) && isOff([kind, part.layer]);
     return h(
       `div.stage.is-${kind}${off ? ".off" : ""}`,
-      {
-        "data-says": [`${title}${size ? ` (${size})` : ""}.`, says, counts && `${counts}.`].filter(Boolean).join(" "),
-      },
+      { "data-says": [`${title}${size ? ` (${size})` : ""}.`, says, counts && `${counts}.`].filter(Boolean).join(" ") },
       door ? h("button.title", { onclick: () => open(door, part) }, title) : h("b.title", title),
       size && h("span.size", size),
       counts && h("span.size.weights", figure(`weights ${title} ${part.layer ?? ""}`.trim(), weights, counts)),

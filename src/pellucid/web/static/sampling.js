@@ -7,14 +7,19 @@ export function softmax(logits) {
 
 // In loops, because a keystroke does this several times for the whole vocabulary, and callbacks take several times as long.
 export function logSoftmax(logits) {
+  const logSum = logSumExp(logits);
+  const logP = new Float64Array(logits.length);
+  for (let i = 0; i < logits.length; i++) logP[i] = logits[i] - logSum;
+  return logP;
+}
+
+// log of the sum of e^logit: a logit without it is a log-probability.
+export function logSumExp(logits) {
   let largest = -Infinity;
   for (let i = 0; i < logits.length; i++) largest = Math.max(largest, logits[i]);
   let sum = 0;
   for (let i = 0; i < logits.length; i++) sum += Math.exp(logits[i] - largest);
-  const logSum = largest + Math.log(sum);
-  const logP = new Float64Array(logits.length);
-  for (let i = 0; i < logits.length; i++) logP[i] = logits[i] - logSum;
-  return logP;
+  return largest + Math.log(sum);
 }
 
 // What may be drawn: {ids, p}, the likeliest first. top_k 0 keeps all; temperature 0 is greedy.

@@ -4,6 +4,7 @@
 // The methods are those of source_server.js, which says what they return.
 
 import { Decoder, dot, lens, nothing, outputOf, trace } from "./model.js";
+import { likeliest, logSumExp } from "./sampling.js";
 import { SourceError, withTensors } from "./source_server.js";
 import { runOf } from "./store.js";
 import { Tensor } from "./tensor.js";
@@ -138,7 +139,7 @@ function columnOf(logits_NV) {
   const logSum = sums_N.at(-1);
   const p_V = logits_NV.at(-1).map((logit) => Math.exp(logit - logSum));
   const meanLog_N = logits_NV.map((logits_V, n) => dot(p_V, logits_V) - sums_N[n]); // sum of p log q
-  const ids_N = logits_NV.map(likeliest);
+  const ids_N = logits_NV.map((logits_V) => likeliest(logits_V, 1)[0]);
   return {
     logits_NV,
     logSum,
@@ -201,20 +202,6 @@ function charactersThatFit(tokenizer, word, nTokens) {
   const n = tokenizer.encode(word.join("")).length;
   if (n <= nTokens) return word.join("");
   return charactersThatFit(tokenizer, word.slice(0, Math.floor((word.length * nTokens) / n)), nTokens);
-}
-
-function likeliest(logits_V) {
-  let best = 0;
-  for (let id = 1; id < logits_V.length; id++) if (logits_V[id] > logits_V[best]) best = id;
-  return best;
-}
-
-// log of the sum of e^logit: a logit without it is a log-probability.
-function logSumExp(logits_V) {
-  const largest = logits_V[likeliest(logits_V)];
-  let sum = 0;
-  for (let id = 0; id < logits_V.length; id++) sum += Math.exp(logits_V[id] - largest);
-  return largest + Math.log(sum);
 }
 
 // Lists of lists of numbers as one tensor.

@@ -1,45 +1,8 @@
 // Where the page's numbers come from: here, the server that `pellucid serve` starts.
 //
-// A source has these methods. Each returns a promise of what docs/microscope.md describes, with tensors unpacked; the
-// exported page has another source with the same methods (`source_offline.js`).
-//
-//   run()                                     {runs: [{name, loss_unit, most_reward, steps, knows_truth, writes, has_beliefs, has_chat, context_length, evaluation_tokens,
-//                                               best, checkpoints: [{id, step, val_loss}], left_out: null, or {parts, why}:
-//                                               the parts of the page that do not apply to it; problem: where it
-//                                               cannot be shown, why}]}
-//   model({checkpoint})                       {n_parameters, n_layers, vocab_size, context_length, end_of_text, stop_ids, has_chat,
-//                                               texts: [V], bytes: [V] in hex, merges: [[rank, id, left id, right id]]}
-//   examples({checkpoint})                    [{skill, text}]
-//   fable({checkpoint, number})               {number, text}
-//   trace({checkpoint, text, at, knockOut})   {text, is_cut, ids: [T], points: [N], attention (L,H,T,S), surprise (T-1),
-//                                               lens: {ids (N,T), probabilities (N,T), kl (N,T)}, at, logits (N,V)}
-//   logits({checkpoint, text, at, knockOut})  {at, logits (N,V)}
-//   inside({checkpoint, text, layer, knockOut})  {steps: [{sublayer, name, axes, equations, values}]}
-//   truth({checkpoint, text})                 {known: false}, or {known, ids: [T], positions: [T] of {ids, p} or null, floor: [T-1],
-//                                               entropy: [T], possible_length, is_possible, is_whole, next_characters,
-//                                               skills: [T-1] of [name], or null}
-//   deciding({checkpoint, text})              {places: [T] of the places whose words decide the next token, [] if unknown;
-//                                               swap: {from, to, text}: the text with another hero, or null}
-//   beliefs({checkpoint, text, knockOut})     {known: false}, or {known, truth (T,S), read (N,T,S), explained: [N]}: the
-//                                               belief in each hidden state, exactly and as each point has it, with its R²
-//   heads({checkpoint})                       {heads: [{layer, head, name, scores: {name: share}}]}
-//   knockOutTable({checkpoint, n})            {fables, floor and intact: {skill: nats},
-//                                               knocked_out: [{places, nats_per_fable: {skill: {mean, half_width}}}],
-//                                               attribution: {evenly: {skill}, done_by: {skill: [layer, head] or null},
-//                                               heads: [{layer, head, looks: {skill: {mean, half_width}}}]}}
-//   tours()                                   {tours: [{name, title, minutes, about}]}: those that these runs can play
-//   tour({name})                              the same and stops: [{title, say, question, choices, answer, because, show and
-//                                               then: the state of the page before the answer and after it, part and
-//                                               then_part: where to look; measured: {name: figure}, misses: [where
-//                                               a figure is out of the bounds that the tour claims]}]
-//   news(seen)                                {runs: {name: {is_there, is_training, config, checkpoints: [step], goes_on, rows: those of
-//                                               metrics.jsonl that are new or, unless it goes on, all; samples: [{step,
-//                                               texts}], if they are new; seen: what to ask with next time}}};
-//                                               seen: by run. isLive: whether there will be any
-//
-// knockOut: places that give nothing; with patchText, what they gave for that text. canType, canPatch: whether it can
-// read texts that it has not seen, and patch. isMeasured: whether knockOutTable is known without waiting. A refused
-// request throws a SourceError with the server's own words.
+// docs/microscope.md lists the methods of a source and what each promises, with tensors unpacked; the exported page has
+// another source with the same methods (source_offline.js). A refused request throws a SourceError with the server's own
+// words.
 
 import { unpacked } from "./tensor.js";
 
