@@ -617,6 +617,8 @@ BROKEN_LINKS = {
     "off=0.0+f7+&top_k=-1&top_p=0&temperature=-5&at=1.5&point=x&theme=red&head=1.2.3&stop=0": EACH_LEFT_OUT,
     "off=9.9": "the model has no place ('head', 9, 9)",
     "tour=recall&stop=99": "tour recall, stop 1: ",
+    "instead=abc&off=1.0": "as many tokens",
+    "tour=nowhere&curve=nothing&head=9.9&point=99&at=999": "nowhere",
 }
 
 

@@ -1,6 +1,6 @@
 // The table of part 7: what each skill loses without each part, and where the heads look that do the work.
 
-import { figure, fixed, h, percent, tableHead } from "./elements.js";
+import { exact, figure, fixed, h, percent, tableHead } from "./elements.js";
 import { partOfPlace } from "./store.js";
 
 const isHead = (row) => row.places[0][0] === "head";
@@ -50,8 +50,8 @@ function cell(skill, { mean, half_width }, most, look) {
       "data-skill": skill,
       "data-value": mean.toPrecision(7),
     },
-    fixed(mean),
-    h("small", ` ± ${fixed(half_width)}`),
+    exact(mean),
+    h("small", ` ± ${exact(half_width)}`),
     look && h("small.looks", { "data-value": look.mean.toPrecision(7) }, `looks ${percent(look.mean)}`),
   );
 }

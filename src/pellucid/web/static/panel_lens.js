@@ -1,7 +1,7 @@
 // Part 4: what the model would say after each part of each layer.
 
 import { drawBeliefs } from "./beliefs.js";
-import { bar, changed, fact, figure, fill, fixed, h, percent, setFigure } from "./elements.js";
+import { bar, changed, exact, fact, figure, fill, h, percent, setFigure } from "./elements.js";
 import { placeOf, rove } from "./moves.js";
 import { divergence, divergenceFromTruth, likeliest, logSoftmax } from "./sampling.js";
 import { nameAt, visible } from "./tokens.js";
@@ -123,7 +123,7 @@ export function lensPanel(root, view) {
                 style: { "--p": hidden ? 0 : p },
                 title: hidden
                   ? ""
-                  : `${percent(p)}, KL to the final prediction ${fixed(trace.lens.kl.at(n, place))} nats`,
+                  : `${percent(p)}, KL to the final prediction ${exact(trace.lens.kl.at(n, place))} nats`,
               },
               hidden ? "?" : visible(model.texts[id]),
             );
