@@ -54,9 +54,7 @@ export function tourGuide(root, view) {
   }
 
   function end() {
-    tour = null;
     store.goTo({ tour: "", stop: 1 });
-    view.draw();
   }
 
   // A stop that has been answered is shown as it was left.
