@@ -5,6 +5,7 @@ import { cache } from "./cache.js";
 import { edge } from "./edge.js";
 import { fading } from "./fading.js";
 import { floats } from "./floats.js";
+import { guess } from "./guess.js";
 import { logits } from "./logits.js";
 import { merges } from "./merges.js";
 import { particles } from "./particles.js";
@@ -13,6 +14,6 @@ import { rope } from "./rope.js";
 import { tape } from "./tape.js";
 import { tilt } from "./tilt.js";
 
-const PARTS = { beam, cache, edge, fading, floats, logits, merges, particles, ring, rope, tape, tilt };
+const PARTS = { beam, cache, edge, fading, floats, guess, logits, merges, particles, ring, rope, tape, tilt };
 
 for (const place of document.querySelectorAll(".live")) PARTS[place.dataset.live](place);

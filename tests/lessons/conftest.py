@@ -42,4 +42,4 @@ def fixture_of(name: str) -> Callable[..., Locator]:
     return part
 
 
-tape, rope, floats, tilt, beam, cache, particles, merges, logits, fading, edge, ring = map(fixture_of, PARTS)
+tape, rope, floats, tilt, beam, cache, particles, merges, logits, fading, edge, ring, guess = map(fixture_of, PARTS)

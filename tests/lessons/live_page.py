@@ -3,7 +3,21 @@
 from live_parts import STYLE, live_script
 from playwright.sync_api import Locator
 
-PARTS = ("tape", "rope", "floats", "tilt", "beam", "cache", "particles", "merges", "logits", "fading", "edge", "ring")
+PARTS = (
+    "tape",
+    "rope",
+    "floats",
+    "tilt",
+    "beam",
+    "cache",
+    "particles",
+    "merges",
+    "logits",
+    "fading",
+    "edge",
+    "ring",
+    "guess",
+)
 PAGE = f"""<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Live parts</title><style>{STYLE.read_text("utf-8")}</style><main><h1>Live parts</h1>
 {"".join(f'<div class="live" data-live="{part}"></div>' for part in PARTS)}</main>{live_script()}"""

@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 from collections.abc import Callable
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, expect
 
+import lesson_00
 import lesson_05
 import lesson_06
 import lesson_10
@@ -486,3 +488,67 @@ def test_nothing_is_wider_than_the_window_and_axe_finds_nothing(live, tape, size
     found = Axe().run(live).response["violations"]
     live.set_viewport_size(LAPTOP)
     assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
+
+
+# ---- The six guesses ----
+
+PLACES = (10, 47, 64, 70, 77, 122)  # of lesson 0's page
+ANA = ["fox 0.3, mouse 0.2, cat 0.2", "owl 30%, fox 30%, crow 10%", "Edgar 0.9", "third 0.6; next 0.2",
+       "forgot 0,5, never 1/5", "a .4, never .2"]  # fmt: skip
+
+
+def came_and_truth() -> list[tuple[str, float]]:
+    fables = lesson_00.Fables(24)
+    fable = fables.write(random.Random(0))
+    words = [lesson_00.first_words(fable, n + 1).split()[-1] for n in PLACES]
+    return [
+        (word, lesson_00.next_words(fables, lesson_00.first_words(fable, n))[word])
+        for n, word in zip(PLACES, words, strict=True)
+    ]
+
+
+def bet(guess: Locator, text: str) -> None:
+    guess.get_by_label("One to three words").fill(text)
+    press(guess, "Bet")
+
+
+def test_guesses_pay_what_lesson_0_computes(guess):
+    for bets in ANA:
+        bet(guess, bets)
+    shown = numbers(guess)
+    named = [{"fox": 0.3, "mouse": 0.2, "cat": 0.2}, {"owl": 0.3, "fox": 0.3, "crow": 0.1}, {"Edgar": 0.9},
+             {"third": 0.6, "next": 0.2}, {"forgot.": 0.5, "never": 0.2}, {"A": 0.4, "Never": 0.2}]  # fmt: skip
+    for i, ((word, p), each) in enumerate(zip(came_and_truth(), named, strict=True)):
+        paid = lesson_00.surprise_of_guess(each, word, 1000)
+        assert shown[f"you-{i}"] == shown[f"ana-{i}"] == pytest.approx(paid, abs=2e-6)
+        assert shown[f"truth-{i}"] == pytest.approx(lesson_00.surprise(p), abs=1e-5)
+    assert (round(shown["ana-all"], 2), round(shown["truth-all"], 2)) == (20.46, 7.23)  # as the page says
+    assert "13.23 could have been saved" in text(guess, ".text")
+
+
+def test_a_guess_that_makes_no_sense_is_not_paid_and_never_is_for_ever(guess):
+    for wrong, why in (("fox", "write a word and its probability"), ("fox 0.9, owl 0.3", "these have 1.2"),
+                       ("fox 0.2, Fox 0.1", "twice")):  # fmt: skip
+        bet(guess, wrong)
+        expect(guess.locator(".verdict")).to_contain_text(why)
+    assert numbers(guess) == {}
+    bet(guess, "fox 1")
+    assert numbers(guess)["you-0"] == math.inf
+    expect(guess.locator(".said")).to_contain_text(
+        "It was “frog”. You gave it 0 and pay ∞ nats; the truth gave it 0.024"
+    )
+    for _ in PLACES[1:]:
+        bet(guess, "")  # nothing named: all 1,000 words are alike
+    assert numbers(guess)["you-1"] == pytest.approx(math.log(1000), abs=1e-5)
+    assert "must be right for ever" in text(guess, ".text")
+
+
+def test_guesses_are_made_by_the_keyboard_alone(guess, live):
+    guess.get_by_label("One to three words").focus()
+    for _ in PLACES:
+        live.keyboard.type("fox 0.5")
+        live.keyboard.press("Enter")
+    expect(guess.get_by_role("button", name="Again")).to_be_focused()
+    live.keyboard.press("Enter")
+    expect(guess.get_by_label("One to three words")).to_be_focused()
+    assert numbers(guess) == {}
