@@ -645,9 +645,8 @@ def decoder_logits(lesson: ModuleType) -> None:
 def _another_decoder(lesson: ModuleType, is_extreme: bool) -> None:
     """Another shape; or matrices with which each position matches itself least of all, by thousands."""
     rng = draws("decoder_logits")
-    H, L, B, T = (int(n) for n in rng.choice([1, 3, 4, 6], 4, replace=False))
-    K, V = int(rng.choice([2, 6])), int(rng.integers(5, 12))
-    T = T + 2
+    H, L, B, T = (int(rng.choice(each)) for each in ((1, 2, 4), (3, 4), (1, 3), (3, 6, 7)))
+    K, V = int(rng.choice([6, 10])), int(rng.integers(5, 12))
     if is_extreme:
         L, T = 1, T + 1
     decoder = lesson.new_decoder(V, H * K, H, L, seed=int(rng.integers(100)))
@@ -657,7 +656,7 @@ def _another_decoder(lesson: ModuleType, is_extreme: bool) -> None:
     if is_extreme:
         what += " with scores down to -1,000 and less"
         for block in decoder.blocks:
-            block.W_Q.value, block.W_K.value = 300 * block.W_Q.value, -300 * block.W_Q.value
+            block.W_Q.value, block.W_K.value = 1000 * block.W_Q.value, -1000 * block.W_Q.value
     tokens = rng.integers(V, size=(B, T))
     answer = _call(what, lesson.decoder_logits, tokens, decoder)
     changed = tokens.copy()

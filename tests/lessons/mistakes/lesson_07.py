@@ -136,6 +136,13 @@ def causal_weights(scores_TS):
     return softmax(np.where(np.tri(T, S, S - T) > 0, scores_TS, -1e4), axis=-1)
 
 
+@mistake("with 20,000 more on each score of the future")
+def causal_weights(scores_TS):
+    """Added, not put in its place."""
+    T, S = scores_TS.shape[-2:]
+    return softmax(scores_TS + np.triu(np.full((T, S), -1e4), k=S - T + 1), axis=-1)
+
+
 @mistake("e^1000000 is inf")
 def causal_weights(scores_TS):
     T, S = scores_TS.shape[-2:]
@@ -382,6 +389,15 @@ def rotate(x_TK, start=0):
     angles = np.tile(np.outer(np.arange(T) + start, 1.0 / 10_000 ** (np.arange(0, K, 2) / K)), 2)
     quarter = np.concatenate([-x_TK[..., K // 2 :], x_TK[..., : K // 2]], axis=-1)
     return x_TK * np.cos(angles) + quarter * np.sin(angles)
+
+
+@mistake("that starts at position")
+def rotate(x_TK, start=0):
+    """A text that begins again after 64 words."""
+    T, K = x_TK.shape[-2:]
+    angles = np.outer(np.arange(start, start + T) % 64, 10_000.0 ** (-np.arange(0, K, 2) / K))
+    a, b = x_TK[..., : K // 2], x_TK[..., K // 2 :]
+    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
 
 
 # ---- cross_attention ----
