@@ -6,6 +6,7 @@ its part from its own section of the config, and gets what it needs of the other
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -97,10 +98,9 @@ def evaluate(
 ) -> Evaluation:
     """Scores the whole validation part, or about `max_tokens` of it; the ranks share the work and all get the result.
 
-    Documents are scored from their own start where rows are packed so, and where the truth is known: the floor is the
-    probability of whole documents.
+    Documents are scored from their own start where rows are packed so, and where their floor is known.
     """
-    return evaluate_tokens(
+    evaluation = evaluate_tokens(
         model,
         data.validation,
         data.tokenizer,
@@ -111,6 +111,8 @@ def evaluate(
         max_tokens=max_tokens,
         world=world,
     )
+    # What a model denies pairs that training never shows, other pairs may have: it says nothing of impossible texts.
+    return replace(evaluation, impossible=None) if data.manifest.corpus["type"] == "sums" else evaluation
 
 
 def build_task(

@@ -23,6 +23,14 @@ def test_on_its_own_text_a_model_has_the_skills_of_its_evaluation(untrained):
     assert on_other_texts(run) == {"own": skills}
 
 
+def test_pairs_of_sums_that_training_never_shows_do_not_tell_what_is_impossible(untrained):
+    for corpus, is_told in (("sums, digits: 1, size: 50", False), ("chains, length: 20, size: 200", True)):
+        run = untrained(f"corpus={{type: {corpus}, validation_fraction: 0.1}}")
+        evaluation = evaluate(run.config, run.data, run.trained.model, run.precision)
+        assert (evaluation.impossible is not None) == is_told
+        assert evaluation.left_to_learn is not None
+
+
 def test_other_texts_have_no_symbols_that_were_never_trained_on(untrained):
     with pytest.raises(ConfigError, match="measures.texts.more: .* are not in the training text; change no key that"):
         on_other_texts(untrained(CHAINS, texts={"more": ["corpus.states=4"]}))

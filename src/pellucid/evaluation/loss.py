@@ -109,14 +109,12 @@ class Evaluation:
 
     def to_json(self) -> dict[str, object]:
         """All figures, as `pellucid evaluate --json` prints them."""
-        skills = None if self.skills is None else self.skills.to_json()
         names = ["loss_nats_per_token", "perplexity", "bits_per_byte"]
         names += ["floor_nats_per_token", "excess_nats_per_token", "excess_fraction", "left_to_learn", "chance"]
         figures = {name: getattr(self, name) for name in names}
         counts = {"tokens": self.n_tokens, "bytes": self.n_bytes}
-        impossible = self.impossible and self.impossible.to_json()
-        answers = self.answers and self.answers.to_json()
-        return {**figures, **counts, "impossible_share": impossible, "skills": skills, "answers": answers}
+        parts = {"impossible_share": self.impossible, "skills": self.skills, "answers": self.answers}
+        return {**figures, **counts, **{name: part and part.to_json() for name, part in parts.items()}}
 
     def to_row(self) -> dict[str, object]:
         """The figures for metrics.jsonl: an evaluation during training, perhaps of only a part of the text."""
@@ -247,8 +245,7 @@ def evaluation_of(scores: Scores, token_file: TokenFile, tokenizer: Tokenizer, t
     evaluation = Evaluation(math.fsum(scores.nats), len(tokens_N), int(bytes_V[tokens_N].sum()), floor_nats=None)
     if truth is None:
         return evaluation
-    ends_N = np.isin(tokens_N, tokenizer.stop_ids)
-    n_documents = max(1, int(np.count_nonzero(ends_N)))
+    n_documents = max(1, int(np.isin(tokens_N, tokenizer.stop_ids).sum()))
     floor_N = truth.nats[scores.places]
     counts = np.unique(tokens_N, return_counts=True)[1]
     return replace(
