@@ -573,7 +573,7 @@ def _eigenvalue_of_others(lesson: ModuleType) -> None:
             raise Wrong("your first product is not that of `start`: begin with it, so that whoever calls can choose")
     product = _Counted(H)
     _call("4 rounds", lesson.largest_eigenvalue, product, start, 4)
-    if product.n > 6:
+    if not 4 <= product.n <= 6:
         raise Wrong(f"4 rounds were asked for, and you made {product.n} products; n_rounds says how many")
 
 

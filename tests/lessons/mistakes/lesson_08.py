@@ -862,3 +862,31 @@ def decoder_logits(tokens, decoder):
     B, T = tokens.shape
     parts = [one(row).reshape(1, -1) for row in tokens]
     return concatenate(parts).reshape(B, T, -1)
+
+
+@mistake("n_rounds says how many")
+def largest_eigenvalue(product, start, n_rounds=100):
+    """Half of the rounds, which are enough where there are a thousand."""
+    v = start
+    for _ in range(n_rounds // 2):
+        v = product(v)
+        v = v / np.linalg.norm(v)
+    return float(v @ product(v))
+
+
+@also_right
+def largest_eigenvalue(product, start, n_rounds=100):
+    """The length of H v, with the sign that v says."""
+    v, value = start / np.linalg.norm(start), 0.0
+    for _ in range(n_rounds):
+        w = product(v)
+        value = float(np.sign(v @ w) * np.linalg.norm(w))
+        v = w / np.linalg.norm(w)
+    return value
+
+
+@also_right
+def adamw_step(parameter, gradient, mean, square, n, rate, decay, betas=(0.9, 0.999)):
+    """Adam's step from 0, added to what has shrunk."""
+    step, mean, square = adam_step(np.zeros_like(parameter), gradient, mean, square, n, rate, betas)
+    return parameter * (1 - rate * decay) + step, mean, square
