@@ -16,6 +16,7 @@ export function guess(place) {
     autocomplete: "off",
     spellcheck: "false",
     placeholder: "fox 0.3, mouse 0.2",
+    style: { width: "15em", "max-width": "100%" },
   });
   const form = h(
     "form.question",
@@ -84,7 +85,7 @@ export function guess(place) {
       );
     const rows = bets.map((given, i) => row(GUESSES[i].came, i, (player) => surprise(given[player])));
     const all = bets.length > 0 && row("all", "all", (player) => total(bets, player));
-    fill(table, h("thead", h("tr", h("td", "nats paid"), head)), h("tbody", rows, all));
+    fill(table, h("thead", h("tr", h("th", { scope: "col" }, "nats paid"), head)), h("tbody", rows, all));
     table.hidden = !bets.length;
   }
 }
