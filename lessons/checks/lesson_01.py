@@ -108,7 +108,7 @@ def jacobian_from_jvps(lesson: ModuleType) -> None:
     random = draws("jacobian_from_jvps")
     for n_outputs, n_inputs in ((1, 4), (5, 1), (3, 3), (7, 2)):
         J = random.normal(size=(n_outputs, n_inputs))
-        what = f"a Jacobian with {n_outputs} outputs and {n_inputs} inputs"
+        what = f"a Jacobian of shape ({n_outputs}, {n_inputs})"
         try:
             answer = lesson.jacobian_from_jvps(lambda v, J=J: J @ np.asarray(v, float), n_inputs)
         except (ValueError, IndexError):

@@ -553,7 +553,7 @@ def nearest_level(lesson: ModuleType) -> None:
     for n_levels, low, high in ((16, -1, 1), (2, -3, 5), (21, 4, 9), (1, 0, 1), (7, -900, -100)):
         levels = np.sort(random.uniform(low, high, size=n_levels))
         x = np.concatenate([random.uniform(low, high, size=40), [low - 10.0, high + 10.0]])
-        what = f"{n_levels} levels between {low} and {high}"
+        what = f"{n_levels} level{'s' * (n_levels > 1)} between {low} and {high}"
         try:
             answer = np.asarray(lesson.nearest_level(x.copy(), levels.copy()), dtype=int)
         except (IndexError, ValueError):

@@ -56,7 +56,7 @@ def jacobian_from_jvps(jvp, n_inputs):
     return np.array(rows)
 
 
-@mistake("a Jacobian with 1 outputs and 4 inputs")
+@mistake("a Jacobian of shape (1, 4)")
 def jacobian_from_jvps(jvp, n_inputs):
     J = np.zeros((2, n_inputs))
     for i in range(n_inputs):
