@@ -326,6 +326,34 @@ def operations_to_keep(n_bytes, seconds, budget):
     return list(best(0, budget)[1])
 
 
+@mistake("you compute")
+def operations_to_keep(n_bytes, seconds, budget):
+    """The five best choices so far, result by result."""
+    best = [(0.0, 0, [])]
+    for i in sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i]):
+        more = [(saved + seconds[i], used + n_bytes[i], [*kept, i]) for saved, used, kept in best]
+        best = sorted([*best, *(each for each in more if each[1] <= budget)], key=lambda each: -each[0])[:5]
+    return sorted(best[0][2])
+
+
+@also_right
+def operations_to_keep(n_bytes, seconds, budget):
+    """The table of all budgets, and the way back through it."""
+    n = len(n_bytes)
+    table = np.zeros((n + 1, budget + 1))
+    for i in range(n):
+        for left in range(budget + 1):
+            table[i + 1, left] = table[i, left]
+            if n_bytes[i] <= left:
+                table[i + 1, left] = max(table[i, left], table[i, left - n_bytes[i]] + seconds[i])
+    kept, left = [], budget
+    for i in reversed(range(n)):
+        if table[i + 1, left] > table[i, left]:
+            kept.append(i)
+            left -= n_bytes[i]
+    return kept[::-1]
+
+
 # ---- kv_cache_bytes ----
 
 
