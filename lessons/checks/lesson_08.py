@@ -34,7 +34,7 @@ def _call(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
 def layer_norm(lesson: ModuleType) -> None:
     vector = np.array([1.0, 4.0, 7.0, 4.0])  # mean 4, variance 4.5
     ones = np.ones(4)
-    answer = lesson.layer_norm(vector, ones, 0.0)
+    answer = lesson.layer_norm(vector.copy(), ones.copy(), 0.0)
     centred = vector - 4.0
     if answer is not None and np.shape(answer) == (4,) and np.allclose(answer, centred / 4.5):
         raise Wrong(
@@ -60,7 +60,7 @@ def layer_norm(lesson: ModuleType) -> None:
 
     leak = "a token's output then depends on other tokens, the future ones included"
     expect(
-        lesson.layer_norm(x, gain, 0.0),
+        lesson.layer_norm(x.copy(), gain.copy(), 0.0),
         norm_over(-1),
         "2 texts of 3 vectors of 5 numbers",
         [
@@ -74,7 +74,7 @@ def layer_norm(lesson: ModuleType) -> None:
     )  # fmt: skip
     short = np.array([1e-3, -1e-3])  # variance 1e-6
     expect(
-        lesson.layer_norm(short, np.ones(2), 3e-6),
+        lesson.layer_norm(short.copy(), np.ones(2), 3e-6),
         short / 2e-3,
         "the norm of (0.001, -0.001) with ε = 3e-6",
         [
@@ -110,7 +110,7 @@ def pull_layer_norm(lesson: ModuleType) -> None:
     centred = tape_x - tape_x.mean(-1, keepdims=True)
     output = tape_gain * centred * ((centred**2).mean(-1, keepdims=True) + 1e-5) ** -0.5
     backward((output * Tensor(r)).sum())
-    to_x, to_gain = _both(lesson.pull_layer_norm(r, x, gain))
+    to_x, to_gain = _both(lesson.pull_layer_norm(r.copy(), x.copy(), gain.copy()))
 
     std = np.sqrt(x.var(-1, keepdims=True) + 1e-5)
     normal = (x - x.mean(-1, keepdims=True)) / std

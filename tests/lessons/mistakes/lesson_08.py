@@ -343,6 +343,24 @@ def decoder_logits(tokens, decoder):
 # ---- What first examples did not see ----
 
 
+@mistake("your function writes into an array that it is given")
+def layer_norm(x, gain, epsilon=1e-5):
+    x -= x.mean(axis=-1, keepdims=True)
+    x /= np.sqrt((x**2).mean(axis=-1, keepdims=True) + epsilon)
+    return gain * x
+
+
+@mistake("your function writes into an array that it is given")
+def pull_layer_norm(cotangent, x, gain, epsilon=1e-5):
+    """The cotangent is multiplied by the gain, for good."""
+    std = np.sqrt(x.var(axis=-1, keepdims=True) + epsilon)
+    normal = (x - x.mean(axis=-1, keepdims=True)) / std
+    to_gain = (cotangent * normal).reshape(-1, len(gain)).sum(axis=0)
+    cotangent *= gain
+    along_normal = normal * (cotangent * normal).mean(axis=-1, keepdims=True)
+    return (cotangent - cotangent.mean(axis=-1, keepdims=True) - along_normal) / std, to_gain
+
+
 @mistake("subtract the mean first, then square")
 def layer_norm(x, gain, epsilon=1e-5):
     """E[x²] − E[x]²."""
