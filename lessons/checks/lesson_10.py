@@ -709,7 +709,8 @@ def attention_flow_step(lesson: ModuleType) -> None:
 
 def _sharp(lesson: ModuleType) -> None:
     """At a large β, e^β is infinite in a computer."""
-    x = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [-0.6, -0.8], [0.6, 0.8]])  # the third is opposite to the first
+    angles = np.array([0.0, 1.5, np.pi, 4.0, 1.54])  # the third is opposite to the first, the last near the second
+    x = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     for causal in (False, True):
         with np.errstate(all="ignore"):
             answer = lesson.attention_flow_step(x.copy(), 800.0, 0.5, causal)

@@ -407,6 +407,12 @@ def top_p(lesson: ModuleType) -> None:
                              "computer, so no sum reaches 1. Ask which tokens have less than the mass *before* them")
              for i in range(10)],
         )  # fmt: skip
+        expect(
+            lesson.top_p(np.array([0.3, 0.5, 0.2]), 0.8005),
+            [0.3, 0.5, 0.2],
+            "top-p 0.8005 of [0.3, 0.5, 0.2]",
+            [([0.375, 0.625, 0], "two tokens have 0.8, which is less than 0.8005: the third stays, too")],
+        )
         rng = draws("top_p")
         for n in (int(rng.integers(30, 60)), 1):
             many, mass = rng.dirichlet(np.ones(n)), float(rng.uniform(0.5, 0.95))
@@ -815,8 +821,8 @@ def length_normalised(lesson: ModuleType) -> None:
         )
     expect(lesson.length_normalised(log_p[3:].copy(), 0, 1.0), answer / 9, "the score of 9 tokens without a prompt")
     rng = draws("length_normalised")
-    for n in (int(rng.integers(15, 40)), 1):
-        log_p, n_prompt, penalty = np.log(rng.random(n + 4)), 4, float(rng.uniform(0.3, 1.5))
+    for n, penalty in ((int(rng.integers(15, 40)), float(rng.uniform(1.2, 2))), (1, 0.7)):
+        log_p, n_prompt = np.log(rng.random(n + 4)), 4
         certain = n // 2 if n > 1 else 0
         log_p[4 : 4 + certain] = 0.0  # tokens that had to come
         total = float(sum(log_p[4:]))

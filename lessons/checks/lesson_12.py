@@ -144,6 +144,10 @@ def answer_loss(lesson: ModuleType) -> None:
             ],
         )
         _expect_finite_gradients(answer, [given], what)
+        slope = np.exp(_log_softmax(logits)) - np.eye(V)[targets]
+        if given.grad is None:
+            raise Wrong("the loss is right, but no gradient reaches the logits: it was made a number")
+        expect(given.grad, slope * is_answer[..., None] / is_answer.sum(), f"the gradient at the logits of {what}")
 
 
 def new_adapter(lesson: ModuleType) -> None:
@@ -333,6 +337,11 @@ def reward_loss(lesson: ModuleType) -> None:
         answer = lesson.reward_loss(*given)
         expect(answer, _surprise(margin).mean(), what)
         _expect_finite_gradients(answer, given, what)
+        slope = 1 / (1 + np.exp(np.minimum(margin, 700))) / n
+        for name, each, right in (("winners", given[0], -slope), ("losers", given[1], slope)):
+            if each.grad is None:
+                raise Wrong(f"the loss is right, but no gradient reaches the rewards of the {name}")
+            expect(each.grad, right, f"the gradient at the rewards of the {name}")
 
 
 def optimal_policy(lesson: ModuleType) -> None:
@@ -582,6 +591,7 @@ def group_advantages(lesson: ModuleType) -> None:
         (one_good, "the advantages of one question with 16 answers, one of which is right"),
         (rng.random((int(rng.integers(3, 7)), int(rng.integers(5, 9)))), "those of random rewards"),
         (1e6 + rng.random((3, 5)), "those of rewards a little above a million"),
+        (rng.permutation([0.5, 0.501, 0.5, 0.5])[None], "those of a group in which one has 0.501 and the others 0.5"),
     ):
         answer = lesson.group_advantages(torch.tensor(rewards))
         if np.shape(answer) == (16,):

@@ -488,6 +488,18 @@ def attention_flow_step(x_TD, beta, step, is_causal):
     return moved / np.linalg.norm(moved, axis=1, keepdims=True)
 
 
+@mistake("β = 800: at")
+def attention_flow_step(x_TD, beta, step, is_causal):
+    if beta > 100:
+        return x_TD  # each looks at itself alone
+    scores = beta * x_TD @ x_TD.T
+    if is_causal:
+        scores = np.where(np.tri(len(x_TD)) > 0, scores, -np.inf)
+    raised = np.exp(scores - scores.max(axis=1, keepdims=True))
+    moved = x_TD + step * (raised @ x_TD) / raised.sum(axis=1, keepdims=True)
+    return moved / np.linalg.norm(moved, axis=1, keepdims=True)
+
+
 @mistake("tokens in")
 def attention_flow_step(x_TD, beta, step, is_causal):
     scores = beta * x_TD @ x_TD.T

@@ -246,6 +246,16 @@ def top_p(probabilities, mass):
     return kept / kept.sum()
 
 
+@mistake("which is less than 0.8005")
+def top_p(probabilities, mass):
+    order = np.argsort(-probabilities)
+    mass_before = np.cumsum(probabilities[order]) - probabilities[order]
+    stays = order[mass_before < mass - 1e-3]  # against rounding
+    kept = np.zeros_like(probabilities)
+    kept[stays] = probabilities[stays]
+    return kept / kept.sum()
+
+
 @mistake("Count tokens")
 def top_p(probabilities, mass):
     token_of = {p: token for token, p in enumerate(probabilities)}

@@ -52,6 +52,12 @@ def answer_loss(logits_NTV, targets_NT, is_answer_NT):
     return -(p_NTV.gather(-1, targets_NT[..., None])[..., 0] + 1e-12).log()[is_answer_NT].mean()
 
 
+@mistake("no gradient reaches the logits")
+def answer_loss(logits_NTV, targets_NT, is_answer_NT):
+    loss = F.cross_entropy(logits_NTV[is_answer_NT], targets_NT[is_answer_NT]).item()
+    return torch.tensor(loss, dtype=torch.float64, requires_grad=True)
+
+
 @mistake("a question stands between two answers")
 def answer_loss(logits_NTV, targets_NT, is_answer_NT):
     log_p_NT = F.log_softmax(logits_NTV, dim=-1).gather(-1, targets_NT[..., None])[..., 0]
@@ -208,6 +214,11 @@ def reward_loss(chosen_P, rejected_P):
 @mistake("with rewards 0 and 900")
 def reward_loss(chosen_P, rejected_P):
     return -F.logsigmoid((chosen_P - rejected_P).clamp(-50, 50)).mean()
+
+
+@mistake("no gradient reaches the rewards of the losers")
+def reward_loss(chosen_P, rejected_P):
+    return -F.logsigmoid(chosen_P - rejected_P.detach()).mean()
 
 
 @also_right
@@ -387,6 +398,12 @@ def group_advantages(rewards_QG):
     G, mean_Q1 = rewards_QG.shape[1], rewards_QG.mean(dim=1, keepdim=True)
     variance_Q1 = ((rewards_QG**2).mean(dim=1, keepdim=True) - mean_Q1**2) * G / (G - 1)
     return (rewards_QG - mean_Q1) / (variance_Q1.clamp(min=0).sqrt() + 1e-4)
+
+
+@mistake("in which one has 0.501")
+def group_advantages(rewards_QG):
+    centered_QG, s_Q1 = rewards_QG - rewards_QG.mean(dim=1, keepdim=True), rewards_QG.std(dim=1, keepdim=True)
+    return torch.where(s_Q1 < 0.01, 0.0, centered_QG / (s_Q1 + 1e-4))  # they hardly differ
 
 
 @also_right
