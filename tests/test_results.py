@@ -44,7 +44,7 @@ WITHOUT_A_MARK = {"norms", "accumulation", "scaling"}
 
 
 def test_what_a_lesson_says_of_an_experiment_is_marked():
-    """Runs are made again: lesson 12 went on printing figures that had been withdrawn."""
+    """Runs are made again: lesson 14 went on printing figures that had been withdrawn."""
     quoted = set()
     for page in (results.ROOT / "lessons").glob("*.md"):
         for paragraph in page.read_text(encoding="utf-8").split("\n\n"):

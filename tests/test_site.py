@@ -18,13 +18,13 @@ SITE = ROOT / "site"
 LESSONS = re.findall(r"\]\((\d\d_\w+)\.md\)", (ROOT / "lessons/README.md").read_text("utf-8"))
 LIVE = {  # the parts, and their lessons
     "tape": "01_differentiation",
-    "floats": "03_numbers_in_a_machine",
-    "rope": "07_attention",
-    "particles": "10_looking_inside",
-    "beam": "11_writing",
-    "cache": "11_writing",
-    "tilt": "12_doing_as_told",
-    "ring": "13_many_machines",
+    "floats": "05_numbers_in_a_machine",
+    "rope": "09_attention",
+    "particles": "12_looking_inside",
+    "beam": "13_writing",
+    "cache": "13_writing",
+    "tilt": "14_doing_as_told",
+    "ring": "15_many_machines",
 }
 LAPTOP = {"width": 1366, "height": 768}
 PHONE = {"width": 390, "height": 800}

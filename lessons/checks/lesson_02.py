@@ -1,269 +1,238 @@
-"""Checks of lesson 2*: each has the name of its exercise, and answers with a sentence."""
+"""Checks of lesson 2: each has the name of its exercise, and answers with a sentence."""
 
 from __future__ import annotations
 
+import math
 from types import ModuleType
 
 import numpy as np
+import torch
 
-from autodiff import second
-from autodiff.operations import log_softmax, sin, sum_of, tanh
 from pellucid.course.checks import Wrong, draws, expect
 
 
-def push_product_twice(lesson: ModuleType) -> None:
-    at_three = (3.0, 1.0, 1.0, 0.0)  # x itself, along itself
-    answer = lesson.push_product_twice(at_three, at_three)
-    if answer is None:
-        raise Wrong("your function returns None; is a `return` missing?")
-    if not isinstance(answer, (tuple, list)) or len(answer) != 4:
-        raise Wrong("four things go on: return the value, its slope along i, its slope along j, and the second slope")
-    what = "x·x at 3, along x twice: the second slope"
-    expect(answer[0], 9.0, "x·x at 3: the value")
-    for slope in answer[1:3]:
-        expect(slope, 6.0, "x·x at 3: the slope")
-    expect(
-        answer[3],
-        2.0,
-        what,
-        [
-            (0.0, f"{what}: you have 0, as if only x_ij counted; even where x and y are straight lines, their product "
-                  "is curved: a slope of the one times a slope of the other"),
-            (1.0, f"{what}: you have 1, not 2; the slopes are multiplied in two ways: x along i with y along j, and x "
-                  "along j with y along i"),
-            (6.0, f"{what}: you have 6, the first slope; differentiate it once more"),
-        ],
-    )  # fmt: skip
-    random = draws("push_product_twice")
-    for size in (None, (4,), (2, 3)):
-        x, y = random.normal(size=(2, 4)) if size is None else random.normal(size=(2, 4, *size))
-        a, a_i, a_j, a_ij = x
-        b, b_i, b_j, b_ij = y
-        answer = lesson.push_product_twice(tuple(x), tuple(y))
-        which = "numbers" if size is None else f"arrays {size}"
-        expect(answer[0], a * b, f"a product of random {which}: the value")
-        expect(answer[1], a_i * b + a * b_i, f"a product of random {which}: the slope along i")
-        expect(answer[2], a_j * b + a * b_j, f"a product of random {which}: the slope along j")
-        right = a_ij * b + a_i * b_j + a_j * b_i + a * b_ij
+def conditional(lesson: ModuleType) -> None:
+    girls_and_boys = np.array([[6, 6], [5, 3]])  # those who sing, those who do not
+    right = np.array([[1 / 2, 1 / 2], [5 / 8, 3 / 8]])
+    what = "12 girls, of whom 6 sing, and 8 boys, of whom 5 sing"
+    with np.errstate(all="ignore"):
         expect(
-            answer[3],
+            lesson.conditional(girls_and_boys.copy()),
             right,
-            f"a product of random {which}: the second slope",
-            [
-                (right - a_i * b_j - a_j * b_i, "both factors move: along i the one, along j the other; these two "
-                                                "products of slopes are missing from your second slope"),
-                (right - a_j * b_i, "x along j with y along i is missing from your second slope"),
-                (right - a_i * b_j, "x along i with y along j is missing from your second slope"),
-                (right - a_ij * b - a * b_ij, "the curvature that x and y had before is lost: x_ij is passed on times "
-                                              "y, and y_ij times x"),
-                (right - a_i * b_j - a_j * b_i + a_i * b_i + a_j * b_j, "you multiply the two slopes along i with each "
-                                              "other; one derivative is along i and the other along j"),
-                (right - a_i * b_j - a_j * b_i + 2 * a_i * b_j, "you count x along i with y along j twice; that is "
-                                              "right when both directions are the same, as in x³, and else not"),
-                (right - a_i * b_j - a_j * b_i + 2 * a_j * b_i, "you count x along j with y along i twice; that is "
-                                              "right when both directions are the same, as in x³, and else not"),
-            ],
-        )  # fmt: skip
-    zero, other = (0.0, 2.0, 3.0, 5.0), (0.0, 7.0, 11.0, 13.0)
-    expect(lesson.push_product_twice(zero, other)[3], 43.0, "a product of two values that are 0: the second slope")
-
-
-def pull_twice(lesson: ModuleType) -> None:
-    random = draws("pull_twice")
-    for m, n in ((1, 1), (3, 2), (2, 5)):
-        W, x, x_tangent = random.normal(size=(m, n)), random.normal(size=n), random.normal(size=n)
-        r, r_tangent = random.normal(size=(2, m))
-        answer = lesson.pull_twice(W.copy(), x.copy(), x_tangent.copy(), r.copy(), r_tangent.copy())
-        if answer is None:
-            raise Wrong("your function returns None; is a `return` missing?")
-        if not isinstance(answer, (tuple, list)) or len(answer) != 2:
-            raise Wrong("a pair goes back: return what x gets, and how that changes")
-        s = np.tanh(W @ x)
-        slope = 1 - s * s
-        J, H = slope[:, None] * W, (-2 * s * slope * (W @ x_tangent))[:, None] * W
-        layer = f"tanh(W x) with W ({m}, {n})"
-        what, change = f"{layer}: what x gets", f"{layer}: how what x gets changes"
-        expect(
-            answer[0],
-            r @ J,
             what,
             [
-                (r @ W, f"{what}: you left out the slope of tanh, 1 - s²"),
-                ((r * (1 - np.tanh(r) ** 2)) @ W, f"{what}: the slope of tanh is 1 - s², with s of this layer"),
-                ((r * (1 - (W @ x) ** 2)) @ W, f"{what}: the slope of tanh is 1 - s² with s = tanh(W x), not W x"),
-            ],
-        )
-        stay = (r * -2 * s * (W @ x_tangent)) @ W
-        expect(
-            answer[1],
-            r_tangent @ J + r @ H,
-            change,
-            [
-                (r_tangent @ J, f"{change}: you have only ṙ J; J changes too when x moves, by H, and r H is missing"),
-                (r @ H, f"{change}: you have only r H; the cotangent itself changes by ṙ, and ṙ J is missing"),
-                (r_tangent @ H + r @ J, f"{change}: you took ṙ H + r J; in each product one factor is as it was, "
-                                        "and the other is its change"),
-                (r_tangent @ J - r @ H, f"{change}: the sign of r H is lost: 1 - s² *falls* where s² grows"),
-                (r_tangent @ J + r @ H / 2, f"{change}: you have half of r H; the slope of s² is 2s"),
-                (r_tangent @ J + stay, f"{change}: s moves by (1 - s²) times W ẋ, not by W ẋ: it goes through tanh"),
-                (r_tangent @ H, f"{change}: you multiplied the two changes; a product changes by one factor at a time"),
+                (girls_and_boys / 20, f"{what}: you divided by the number of all children, which gives p(a, b); "
+                                      "given that it is a girl, only the girls count"),
+                (girls_and_boys / [11, 9], f"{what}: you divided each column by its sum, which gives p(a | b): how "
+                                           "many of those who sing are girls"),
+                (girls_and_boys / [12, 8], f"{what}: the sums of the rows met the columns: (2) is aligned at the "
+                                           "right; with keepdims they are (2, 1)"),
             ],
         )  # fmt: skip
-    # A consequence: two layers, put together, give H v; and far out, where tanh is flat, nothing comes back.
-    layers, (x, v) = random.normal(size=(2, 4, 4)), random.normal(size=(2, 4))
+        random = draws("conditional")
+        for shape in ((1, 5), (3, 1), (3, 6), (4, 4)):
+            counts = random.integers(1, 1000, size=shape).astype(float)
+            kept = counts.copy()
+            answer = lesson.conditional(counts)
+            if not np.array_equal(counts, kept):
+                raise Wrong("you changed the table that you were given; make a new one")
+            expect(answer, kept / kept.sum(axis=1)[:, None], f"a table of {shape[0]} by {shape[1]}")
+        empty = np.array([[0.0, 0.0, 0.0], [1e-9, 3e-9, 0.0]])
+        what = "a table with a row of zeros and one with sum 0.000000004"
+        answer = lesson.conditional(empty)
+        if answer is not None and np.isnan(np.asarray(answer, float)).any():
+            raise Wrong(f"{what}: you have 0/0 in the first row; an a that never came has no shares, and its row is to "
+                        "stay as it is")  # fmt: skip
+        expect(answer, np.array([[0, 0, 0], [0.25, 0.75, 0]]), what)
 
-    def f(x):
-        return sum_of(tanh(layers[1] @ tanh(layers[0] @ x)) * np.arange(1.0, 5.0))
 
-    middle = np.tanh(layers[0] @ x)
-    middle_tangent = (1 - middle**2) * (layers[0] @ v)
-    pair = lesson.pull_twice(layers[1], middle, middle_tangent, np.arange(1.0, 5.0), np.zeros(4))
-    _, product = lesson.pull_twice(layers[0], x, v, *pair)
-    expect(product, second.forward_on_reverse(f, x, v), "H v of two layers, put together from two of your steps")
-    far = lesson.pull_twice(np.eye(2), np.array([1000.0, -1000.0]), np.ones(2), np.ones(2), np.ones(2))
-    expect(far, np.zeros((2, 2)), "a layer at x = ±1000, where tanh is flat")
-
-
-def hessian_vector_product(lesson: ModuleType) -> None:
-    x, v = np.array([0.5, 2.0, -1.0]), np.array([3.0, -1.0, 0.5])
-    a, b, c = x
-    n_runs = 0
-
-    def f(x):
-        nonlocal n_runs
-        n_runs += 1
-        return sin(x[0] * x[1]) + x[0] * x[2] ** 3
-
-    s, t = np.sin(a * b), np.cos(a * b)
-    H = np.array([[-b * b * s, t - a * b * s, 3 * c * c], [t - a * b * s, -a * a * s, 0], [3 * c * c, 0, 6 * a * c]])
-    slopes = np.array([b * t + c**3, a * t, 3 * a * c * c])
-    answer = lesson.hessian_vector_product(f, x, v)
-    runs = n_runs
-    what = "sin(x₀x₁) + x₀x₂³ at (0.5, 2, -1)"
-    if isinstance(answer, tuple):
-        raise Wrong(f"{what}: you return {len(answer)} things; forward mode gives a value and its slope, and H v is "
-                    "the slope of the gradient")  # fmt: skip
-    if np.shape(answer) == () and answer is not None and np.isclose(answer, v @ H @ v):
-        raise Wrong(f"{what}: you have one number, vᵀ H v: how the slope along v changes along v. H v is how the "
-                    "whole *gradient* changes")  # fmt: skip
-    try:
-        expect(
-            answer,
-            H @ v,
-            f"H v for {what}",
-            [
-                (slopes, f"{what}: you have the gradient itself; H v is its slope along v"),
-                (slopes * v, f"{what}: you have the gradient, each number times that of v; H v asks how the *gradient* "
-                             "changes when x moves along v"),
-                (H.sum(axis=1) * v, f"{what}: you have the sum of each row of H, times that row's v; each entry of a "
-                                    "row needs the v of its own column"),
-                (np.diag(H) * v, f"{what}: you have the diagonal of H times v; x₀ and x₁ are multiplied in f, so the "
-                                 "slope by x₀ changes with x₁ too"),
-            ],
-        )  # fmt: skip
-    except Wrong:
-        if answer is None or np.shape(answer) != (3,) or not 1e-9 < np.abs(answer - H @ v).max() < 1.0:
-            raise
-        error = np.abs(answer - H @ v).max()
-        raise Wrong(f"{what}: your H v is off by {error:.0e}, as the difference of two gradients would be; a "
-                    "derivative of the gradient has no step size, and no such error") from None  # fmt: skip
-    if runs == 2:
-        raise Wrong("H v is right, but you ran f 2 times; one run is enough, and has no step that could be too large")
-    if runs > 2:
-        raise Wrong(f"H v is right, but you ran f {runs} times; with a million numbers in x, all of H would take a "
-                    "million runs, and H v alone takes one")  # fmt: skip
-    random = draws("hessian_vector_product")
-    for n in (1, 2, 5):
-        M, x, v = random.normal(size=(n, n)), random.normal(size=n), 1000 * random.normal(size=n)
-        # The gradient of sum(sin(M x)) is M^T cos(M x).
-        expect(
-            lesson.hessian_vector_product(lambda x, M=M: sum_of(sin(M @ x)), x, v),
-            -M.T @ (np.sin(M @ x) * (M @ v)),
-            f"H v for the sum of sin(M x), {n} numbers in x, and v as large as {np.abs(v).max():.0f}",
+def tiles(lesson: ModuleType) -> None:
+    picture = np.arange(24).reshape(4, 6)
+    right = np.array([[picture[i : i + 2, j : j + 3] for j in (0, 3)] for i in (0, 2)])
+    answer = lesson.tiles(picture.copy(), 2, 3)
+    what = "0 to 23 in 4 rows of 6, in tiles of 2 by 3"
+    if np.shape(answer) == (2, 2, 2, 3) and np.array_equal(answer, picture.reshape(2, 2, 2, 3)):
+        raise Wrong(
+            f"{what}: your first tile is {np.asarray(answer)[0, 0].tolist()}; a reshape leaves the numbers in their "
+            "row, so it took the first six; the tile has three of the first row and three of the second"
         )
-    expect(
-        lesson.hessian_vector_product(lambda x: x[0] - 3.0 * x[1], np.array([1.0, 2.0]), np.array([5.0, 7.0])),
-        np.zeros(2),
-        "H v for x₀ - 3x₁, whose slopes never change",
-    )
+    if np.shape(answer) == (2, 2, 2, 3) and np.array_equal(answer, picture.reshape(2, 2, 2, 3).transpose(1, 0, 2, 3)):
+        raise Wrong(f"{what}: you cut the six numbers of a row in the wrong place: an axis of C is cut into C/c tiles "
+                    "of c numbers, and the tiles come first")  # fmt: skip
+    expect(answer, right, what)
+    random = draws("tiles")
+    for sizes in ([2, 3, 2, 2], [3, 3, 3, 3], *random.integers(1, 5, size=(3, 4))):
+        rows, columns, r, c = (int(n) for n in sizes)
+        picture = random.normal(size=(rows * r, columns * c))
+        cut = lesson.tiles(picture.copy(), r, c)
+        what = f"a picture of {rows * r} by {columns * c} in tiles of {r} by {c}"
+        expect(np.shape(cut), (rows, columns, r, c), f"{what}: the shape of the answer")
+        for i in range(rows):
+            for j in range(columns):
+                tile = picture[i * r : (i + 1) * r, j * c : (j + 1) * c]
+                expect(cut[i, j], tile, f"{what}: the tile in row {i} and column {j}")
+    expect(lesson.tiles(np.zeros((6, 8), bool), 6, 8), np.zeros((1, 1, 6, 8)), "a picture that is one tile")
 
 
-def newton_step(lesson: ModuleType) -> None:
-    random = draws("newton_step")
-    for n in (1, 2, 5):
-        B, bottom, x = random.normal(size=(n, n)), random.normal(size=n), 100 * random.normal(size=n)
-        A = B @ B.T + 3 * np.eye(n)
-        what = f"a bowl of {n} number{'s' * (n > 1)} that is a parabola: the place after one step"
-        answer = lesson.newton_step(lambda x, A=A, c=bottom: sum_of((x - c) * (A @ (x - c))), x.copy())
-        g, H = 2 * A @ (x - bottom), 2 * A
+def pair_scores(lesson: ModuleType) -> None:
+    random = draws("pair_scores")
+    for B, T, S, D, E in ((2, 3, 4, 5, 6), (1, 1, 1, 2, 1), (3, 3, 3, 3, 3), (2, 4, 4, 3, 3)):
+        u, W, v = random.normal(size=(B, T, D)), random.normal(size=(D, E)), random.normal(size=(B, S, E))
+        right = u @ W @ v.transpose(0, 2, 1)
+        what = f"{B} text{'s' * (B > 1)}, {T} asker{'s' * (T > 1)}, {S} answer{'s' * (S > 1)}, D = {D}, E = {E}"
+        mistakes = []
+        if D == E:
+            on_its_side = f"{what}: W lies on its side: its rows belong to the askers and its columns to the answers"
+            mistakes.append((u @ W.T @ v.transpose(0, 2, 1), on_its_side))
+            mistakes.append((u @ v.transpose(0, 2, 1), f"{what}: W has no part in your scores"))
+        mistakes.append((np.broadcast_to(right.sum(axis=0), right.shape), f"{what}: you summed over the texts, too; an "
+                                        "asker is paired with the answers of the same text"))  # fmt: skip
+        answer = lesson.pair_scores(u.copy(), W.copy(), v.copy())
+        if T != S and np.shape(answer) == (B, S, T):
+            raise Wrong(f"{what}: your answer is (B, S, T); a row is to belong to an asker")
+        if np.shape(answer) == (B, T, B, S) and B > 1:
+            raise Wrong(f"{what}: your askers look at the answers of all texts, not of their own alone")
+        if np.shape(answer) == (T, S) and B > 1:
+            raise Wrong(f"{what}: you summed over the texts, too; keep the letter of the text in the result")
+        if np.shape(answer) == (B, T) and S > 1:
+            raise Wrong(f"{what}: you have one score for each asker: the letter of the answers must stay in the result")
+        if T == S > 1 and answer is not None and np.shape(answer) == right.shape and np.allclose(
+            np.swapaxes(answer, 1, 2), right
+        ):  # fmt: skip
+            raise Wrong(f"{what}: your answer is (B, S, T); a row is to belong to an asker")
+        expect(answer, right, what, mistakes)
+
+
+def surprise_of_targets(lesson: ModuleType) -> None:
+    random = draws("surprise_of_targets")
+    for shape in ((3,), (2, 4), (2, 1, 3), ()):
+        V = int(random.integers(3, 7))
+        logits = torch.tensor(3 * random.normal(size=(*shape, V)), requires_grad=True)
+        targets = torch.tensor(random.integers(0, V, size=shape))
+        log_p = torch.log_softmax(logits.detach(), -1)
+        hot = torch.nn.functional.one_hot(targets, V)
+        right = -(log_p * hot).sum(-1)
+        answer = lesson.surprise_of_targets(logits, targets)
+        sizes = ", ".join(map(str, (*shape, V)))
+        what = f"logits ({sizes})"
+        if isinstance(answer, torch.Tensor) and not answer.shape and shape and torch.isclose(answer, right.mean()):
+            raise Wrong(f"{what}: you have the mean, a single number; each place is to keep its own surprise")
+        if answer is not None and np.shape(answer) == (*shape, 1):
+            raise Wrong(f"{what}: an axis of length 1 is left over at the end; the result has the shape of the targets")
         expect(
             answer,
-            bottom,
-            what,
+            right,
+            f"{what}: the surprises",
             [
-                (x + np.linalg.solve(H, g), f"{what}: you went the wrong way: g + H d = 0, so d has a minus"),
-                (bottom - x, f"{what}: you return the step d; the place where it leads is x + d"),
-                (x - bottom, f"{what}: you return the step, with the wrong sign; the place is x - H⁻¹ g"),
-                (x - H @ g, f"{what}: you multiply the gradient with H; the step solves H d = -g, so H is divided by"),
-                (x - g / np.diag(H), f"{what}: you divide each slope by its own curvature alone; the slopes "
-                                     "depend on the other numbers too, so it takes all of H"),
-                (x - g, f"{what}: you went down the gradient by its own length; the curvature says how far it is"),
+                (-right, f"{what}: you have the log-probabilities; a surprise is minus that"),
+                (right / math.log(2), f"{what}: you have bits; nats are asked for"),
+                (torch.exp(-right), f"{what}: you have the probabilities of the targets, not their surprises"),
+                (-(logits * hot).sum(-1), f"{what}: you took the logits of the targets, without the softmax over all"),
+                ((logits * hot).sum(-1), f"{what}: you took the logits of the targets, without the softmax over all"),
+                (-(torch.log_softmax(logits, 0) * hot).sum(-1), f"{what}: your softmax runs over the first axis; the "
+                                                                "words of one place are the last axis"),
             ],
             tolerance=1e-5,
         )  # fmt: skip
-    x = np.array([0.3, 1.2])
-    H = np.array([[-np.sin(0.3), 0.0], [0.0, 12 * 1.2**2]])
+        if not isinstance(answer, torch.Tensor) or not answer.requires_grad:
+            raise Wrong(f"{what}: the surprises are right, but no gradient flows through them: stay in PyTorch, and "
+                        "cut nothing off")  # fmt: skip
+        answer.sum().backward()
+        expect(logits.grad, log_p.exp() - hot, f"{what}: the gradient of the sum of your surprises", tolerance=1e-5)
+    far = torch.tensor([[1000.0, 0.0], [-1000.0, 0.0]])
     expect(
-        lesson.newton_step(lambda x: sin(x[0]) + x[1] ** 4, x.copy()),
-        x - np.linalg.solve(H, np.array([np.cos(0.3), 4 * 1.2**3])),
-        "sin x₀ + x₁⁴ at (0.3, 1.2), which is no parabola, and curved downwards along x₀",
-        tolerance=1e-6,
-    )
-    k = 1e4
-    expect(
-        lesson.newton_step(lambda x: sum_of(sin(k * x)), np.array([1.0, 2.0])),
-        np.array([1.0, 2.0]) + np.cos(k * np.array([1.0, 2.0])) / np.sin(k * np.array([1.0, 2.0])) / k,
-        "sin(10000 x₀) + sin(10000 x₁), where a difference with a fixed step is too coarse",
-        tolerance=1e-9,
+        lesson.surprise_of_targets(far, torch.tensor([1, 0])),
+        np.array([1000.0, 1000.0]),
+        "logits of ±1000 (never take the logarithm of a probability that has become 0)",
     )
 
 
-def curvature_of_loss(lesson: ModuleType) -> None:
-    random = draws("curvature_of_loss")
-    for n in (2, 3, 6):
-        p, z, v = random.dirichlet(np.ones(n)), 2 * random.normal(size=n), 3 * random.normal(size=n)
-        q = np.exp(z) / np.exp(z).sum()
-        right = q @ (v - q @ v) ** 2
-        what = f"{n} words, random logits and a random direction: the curvature"
+def rounded_with_slope(lesson: ModuleType) -> None:
+    random = draws("rounded_with_slope")
+    for shape in ((5,), (2, 3), (), (2, 1, 3)):
+        x = torch.tensor(4 * random.normal(size=shape), requires_grad=True)
+        weights = torch.tensor(random.normal(size=shape))
+        kept = x.detach().clone()
+        answer = lesson.rounded_with_slope(x)
+        if answer is None:
+            raise Wrong("your function returns None; is a `return` missing?")
+        shown = [float(f"{each:.4g}") for each in kept.flatten()[:3].tolist()]
         expect(
-            lesson.curvature_of_loss(p.copy(), z.copy(), v.copy()),
-            right,
-            what,
+            answer,
+            kept.round(),
+            f"x = {shown}…: the values",
             [
-                (p @ (v - p @ v) ** 2, f"{what}: you took the variance under p, the truth; the slope is q·v - p·v, "
-                                       "and only q moves with the logits"),
-                (q @ v**2, f"{what}: you have the mean square of v; when one q grows the others must "
-                           "fall, and that takes the square of the mean away"),
-                (q @ v - p @ v, f"{what}: you have the slope of the loss; differentiate it once more"),
-                (q @ v, f"{what}: you have the mean of v, a part of the slope; differentiate it once more"),
-                ((q - p) @ v**2, f"{what}: p·z is a straight line along v, so p has no part in the second derivative"),
-                (p @ (v - q @ v) ** 2, f"{what}: you have the deviations from q's mean, but weigh them by p"),
-                (np.var(v), f"{what}: you have the variance with the same weight for each word; its weights are q"),
-                (np.sqrt(right), f"{what}: you took the square root; the curvature is the variance"),
-                (-right, f"{what}: the sign is lost; a loss is curved upwards, along every direction"),
+                (kept, f"x = {shown}…: you return x as it was; the value is to be rounded"),
+                (kept.round() - kept, f"x = {shown}…: you return what rounding adds; put it on x"),
+                (kept.floor(), f"x = {shown}…: you round down, always; round to the nearest"),
+                (kept.trunc(), f"x = {shown}…: you cut the digits off; round to the nearest"),
+                (kept + kept.round(), f"x = {shown}…: the whole numbers are added to x; take x away where the tape "
+                                      "does not look"),
             ],
         )  # fmt: skip
-        by_tape = second.second_derivative(lambda t, z=z, v=v, p=p: -sum_of(log_softmax(z + v * t) * p), 0.0, 1.0, 1.0)
-        assert abs(by_tape - right) < 1e-9
-    expect(
-        lesson.curvature_of_loss(np.array([0.5, 0.5]), np.array([3.0, 3.0]), np.array([7.0, 7.0])),
-        0.0,
-        "along (7, 7), where all logits rise together and softmax does not change",
-    )
-    expect(
-        lesson.curvature_of_loss(np.array([1.0, 0.0]), np.array([2.0, 1.0]), np.array([1.0, -1.0])),
-        4 / (2 + np.exp(1) + np.exp(-1)),
-        "a word that cannot come (p = 0)",
-    )
-    p, z, v = np.array([0.5, 0.25, 0.25]), np.array([1000.0, 1000.0, 0.0]), np.array([1.0, -1.0, 5.0])
-    expect(lesson.curvature_of_loss(p, z, v), 1.0, "logits of 1000 (what happens to e to the 1000?)")
+        if not torch.equal(x.detach(), kept):
+            raise Wrong("you changed x itself; return a new tensor")
+        if not isinstance(answer, torch.Tensor) or not answer.requires_grad:
+            raise Wrong("the values are right, but the tape sees nothing of x: all of it is detached; what you detach "
+                        "has no slope, so x must stand somewhere without it")  # fmt: skip
+        (answer * weights).sum().backward()
+        if x.grad is not None and not x.grad.any():
+            raise Wrong("the values are right, but the slope is 0, that of a staircase: the tape has seen the rounding")
+        expect(
+            x.grad,
+            weights,
+            "the gradient that x gets",
+            [(2 * weights, "the gradient that x gets is twice what it should be: the tape sees x two times")],
+        )
+    whole = torch.tensor([1e6 + 0.25, -1e6 - 0.25, 0.0], dtype=torch.float64)
+    expect(lesson.rounded_with_slope(whole), whole.round(), "numbers of a million")
+    y = torch.tensor([1.3], dtype=torch.float64, requires_grad=True)
+    (lesson.rounded_with_slope(y * y) ** 2).sum().backward()
+    expect(y.grad, [2 * 2 * 2 * 1.3], "the square of (y² rounded) at y = 1.3: its slope by y")
+
+
+def paired_error(lesson: ModuleType) -> None:
+    random = draws("paired_error")
+    for n, sign in ((7, 1), (2, 1), (40, 1), (9, -1)):  # in the last case, what is hard for one is easy for the other
+        shared = random.normal(size=n) * 10
+        a, b = shared + random.normal(size=n), sign * shared + 0.3 * random.normal(size=n) - 1
+        difference = a - b
+        error = difference.std(ddof=1) / math.sqrt(n)
+        kept = a.copy(), b.copy()
+        answer = lesson.paired_error(a, b)
+        if answer is None:
+            raise Wrong("your function returns None; is a `return` missing?")
+        if not isinstance(answer, (tuple, list, np.ndarray)) or len(answer) != 2:
+            raise Wrong("return two numbers: the mean of the differences, and its standard error")
+        if not (np.array_equal(a, kept[0]) and np.array_equal(b, kept[1])):
+            raise Wrong("you changed the losses that you were given")
+        what = f"{n} pairs"
+        expect(
+            answer[0],
+            difference.mean(),
+            f"{what}: the mean difference",
+            [(-difference.mean(), f"{what}: you took b - a; a - b is asked for"),
+             (np.abs(difference).mean(), f"{what}: you took the sizes of the differences; their signs must stay")],
+        )  # fmt: skip
+        unpaired = math.sqrt(a.var(ddof=1) / n + b.var(ddof=1) / n)
+        expect(
+            answer[1],
+            error,
+            f"{what}: the standard error",
+            [
+                (unpaired, f"{what}: you put together the errors of two means, as if the texts were not the same; take "
+                           "the differences first, and what both share drops out"),
+                (difference.std() / math.sqrt(n), f"{what}: you divided by n, and the standard deviation of a sample "
+                                                  "divides by n - 1"),
+                (difference.std(ddof=1), f"{what}: that is how much the single differences scatter; their *mean* "
+                                         "scatters less"),
+                (difference.var(ddof=1) / n, f"{what}: that is the square of the standard error"),
+                (difference.std(ddof=1) / n, f"{what}: you divided by n; an error falls with the square root of n"),
+                (1.96 * error, f"{what}: that is half of an interval; the standard error is asked for"),
+                (2 * error, f"{what}: that is half of an interval; the standard error is asked for"),
+                ((a.std(ddof=1) - b.std(ddof=1)) / math.sqrt(n), f"{what}: errors are not subtracted; take the "
+                                                                 "differences of the losses first"),
+            ],
+        )  # fmt: skip
+    same = np.array([3.0, 1e4, -5.0])
+    expect(lesson.paired_error(same + 0.5, same), (0.5, 0.0), "one model is worse by 0.5 on each of three texts")

@@ -1,568 +1,570 @@
-"""Checks of lesson 5: each has the name of its exercise, and answers with a sentence."""
+"""Checks of lesson 5. Right answers come from NumPy's own float16 and float32, or from a list of a format's numbers."""
 
 from __future__ import annotations
 
-from copy import deepcopy
+import math
+from fractions import Fraction
+from functools import cache
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
-import lesson_01 as tape
 from pellucid.course.checks import Wrong, draws, expect
 
-# Two documents over the words 1 to 4; 0 is the END. "1 2" comes three times, and no document has "3 2".
-DOCUMENTS = [[1, 2, 1, 2, 3], [2, 4, 1, 2]]
+Array = np.ndarray
 
 
-def count_pairs(lesson: ModuleType) -> None:
-    counts = _pairs(DOCUMENTS, 6)
-    inner = counts.copy()
-    inner[0] = inner[:, 0] = 0
-    across = inner.copy()
-    across[3, 2] += 1
-    once = np.minimum(counts, 1)
-    once_each = once.copy()  # per document
-    once_each[1, 2] = 2
-    two_ends = counts.copy()
-    two_ends[0, 0] = 1
-    only_once = ("1, 2 comes three times, but you have {}: `+=` with a list of places adds only once to each place, "
-                 "however often it is in the list")  # fmt: skip
-    only_end, only_begin = inner.copy(), inner.copy()
-    only_end[:, 0], only_begin[0] = counts[:, 0], counts[0]
-    glued = across.copy()
-    glued[0, 1] = glued[2, 0] = 1
-    a_missing_end = ("the texts have no {}: nothing says where a text {}; an END stands before the first word of each "
-                     "document, and after its last one")  # fmt: skip
-    in_a_row = ("you count the pair 3, 2, which no document has: 3 ends the first one and 2 begins the second; nobody "
-                "wrote them side by side")  # fmt: skip
-    given = deepcopy(DOCUMENTS)
-    answer = lesson.count_pairs(given, 6)
-    if given != DOCUMENTS:
-        raise Wrong(f"your function has changed the documents that it was given: the first one is now {given[0]}, and "
-                    "whoever counts next finds pairs that nobody wrote; make a new list")  # fmt: skip
-    expect(
-        answer,
-        counts,
-        "the pairs of [1, 2, 1, 2, 3] and [2, 4, 1, 2]",
-        [
-            (counts.T, "your table lies on its side: at [1, 2] belongs how often 2 follows 1, which is 3 times"),
-            (across, in_a_row),
-            (glued, in_a_row),
-            (inner, a_missing_end.format("END", "begins or ends")),
-            (only_end, a_missing_end.format("END before them", "begins")),
-            (only_begin, a_missing_end.format("END after them", "ends")),
-            (once, only_once.format(1)),
-            (once_each, only_once.format(2)),
-            (two_ends, "you count END after END, where one document ends and the next one begins: take the pairs of "
-                       "each document by itself"),
-        ],
-    )  # fmt: skip
-    expect(lesson.count_pairs([[]], 2), [[1, 0], [0, 0]], "the pairs of an empty document: END follows END")
-    expect(
-        lesson.count_pairs([[1, 1]] * 3000, 2),
-        [[0, 3000], [3000, 3000]],
-        "the document [1, 1], 3,000 times",
-        [
-            (np.array([[0, 184], [184, 184]]), "the pair 1, 1 comes 3,000 times, but you have 184: an integer of 8 "
-                                               "bits counts to 255 and begins again at 0"),
-            (np.array([[0, 2048], [2048, 2048]]), "the pair 1, 1 comes 3,000 times, but you have 2,048: a float of 16 "
-                                                  "bits has no 2,049, so 2,048 + 1 is rounded back"),
-        ],
-    )  # fmt: skip
-    random = draws("count_pairs")
-    for n_words in (3, 40):
-        documents = [random.integers(1, n_words, size=n).tolist() for n in (1, 2, 9, 200)]
-        expect(lesson.count_pairs(documents, n_words), _pairs(documents, n_words), f"four documents of {n_words} words")
+def _is_a_number(answer: object, what: str) -> float:
+    if answer is None:
+        raise Wrong(f"{what}: your function returns None; is a `return` missing?")
+    try:
+        return float(answer)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise Wrong(f"{what}: expected a number, but got {type(answer).__name__}") from None
 
 
-def _pairs(documents: list[list[int]], n_words: int) -> np.ndarray:
-    counts = np.zeros((n_words, n_words))
-    for document in documents:
-        for a, b in zip([0, *document], [*document, 0], strict=True):
-            counts[a, b] += 1
-    return counts
+def _fields(bits: int, e: int, m: int) -> str:
+    """The bits as one writes them by hand: 0 10001 1000000000."""
+    text = f"{bits:0{1 + e + m}b}"
+    return f"{text[0]} {text[1 : 1 + e]} {text[1 + e :]}"
 
 
-def probabilities_of(lesson: ModuleType) -> None:
-    counts = np.array([[3.0, 1.0, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.0]])
-    alpha = 0.5
-    raised = counts + alpha
-    with np.errstate(divide="ignore", invalid="ignore"):
-        once = raised / (counts.sum(axis=1, keepdims=True) + alpha)
-        of_counted = raised / counts.sum(axis=1, keepdims=True)
-        only_zeros = np.where(counts == 0, alpha, counts)
-        unsmoothed = np.nan_to_num(counts / counts.sum(axis=1, keepdims=True))
-    answer = lesson.probabilities_of(counts.copy(), alpha)
-    if answer is not None and np.shape(answer) == (3, 3) and np.isnan(np.asarray(answer)).any():
-        raise Wrong("a word that never came, but for alpha, gives you 0/0: add alpha to the counts before you divide")
-    expect(
-        answer,
-        raised / raised.sum(axis=1, keepdims=True),
-        "counts (3, 1, 0), (0, 0, 2), (0, 0, 0) with alpha = 0.5",
-        [
-            (once, "your first row sums to 1.22: each of its three pairs got alpha, but you divide as if only one had"),
-            (of_counted, "you divide by what was counted: your first row sums to 1.375, and a word that never came is "
-                         "divided by 0; the invented pairs belong into the sum, too"),
-            (raised / raised.sum(axis=0, keepdims=True),
-             "your columns sum to 1, not your rows: that is which word came before, given the one after"),
-            (raised / raised.sum(axis=1),
-             "neither rows nor columns sum to 1: you divide each *column* by the sum of a row, because NumPy lays a "
-             "flat array of sums along the last axis"),
-            (raised / raised.sum(), "the whole table sums to 1: that is how often a pair comes at all, not what comes "
-                                    "next if the first word is known"),
-            (only_zeros / only_zeros.sum(axis=1, keepdims=True),
-             "only the pairs that never came got alpha: with alpha = 1, never would be as likely as once"),
-            (unsmoothed + alpha, "you add alpha to the shares, not to the counts: your rows no longer sum to 1, and "
-                                 "alpha weighs as much after 1,000 pairs as after one"),
-        ],
-    )  # fmt: skip
-    counts = np.array([[8.0, 1.0], [0.0, 1.0]])
-    expect(lesson.probabilities_of(counts, 0), [[8 / 9, 1 / 9], [0.0, 1.0]], "without smoothing")
-    lesson.probabilities_of(counts, 1.0)
-    if not np.array_equal(counts, [[8.0, 1.0], [0.0, 1.0]]):
-        raise Wrong("the probabilities are right, but your function has changed the counts that it was given")
-    whole = np.array([[3, 1, 0], [0, 0, 2], [0, 0, 0]])
-    answer = lesson.probabilities_of(whole, alpha)
-    expect(
-        answer,
-        raised / raised.sum(axis=1, keepdims=True),
-        "the same counts as integers",
-        [(np.zeros((3, 3)), "counts may be integers, and then your array holds integers, too: all that is below 1 "
-                            "becomes 0")],
-    )  # fmt: skip
-    random = draws("probabilities_of")
-    for n in (1, 2, 30):
-        counts, alpha = random.poisson(1.0, size=(n, n)).astype(float), float(random.uniform(0.01, 2))
-        right = np.array([[(c + alpha) / (sum(row) + n * alpha) for c in row] for row in counts])
-        expect(lesson.probabilities_of(counts, alpha), right, f"a table of {n} words with alpha = {alpha:.3f}")
+@cache
+def _numbers(e: int, m: int) -> list[Fraction]:
+    """All numbers of a format from 0 on, in their order, without infinity. Steps double from one binade to the next."""
+    numbers, step = [Fraction(0)], Fraction(2) ** (2 - 2 ** (e - 1) - m)
+    for exponent in range(2**e - 1):
+        for _ in range(2**m):
+            numbers.append(numbers[-1] + step)
+        step *= 2 if exponent else 1
+    return numbers[:-1]
 
 
-def floor_of_pairs(lesson: ModuleType) -> None:
-    expected = np.array([[0.0, 3.0, 0.0, 1.0], [2.0, 0.0, 2.0, 4.0], [2.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
-    total, rows = expected.sum(), expected.sum(axis=1, keepdims=True)
-    right = float((_surprise(expected, rows) * expected).sum() / total)
-    columns = expected.sum(axis=0)
-    of_rows = (_surprise(expected, rows) * expected).sum(axis=1)[:3] / rows[:3, 0]
-    joint = float((_surprise(expected, total) * expected).sum() / total)
-    answer = lesson.floor_of_pairs(expected.copy())
-    if answer is not None and np.ndim(answer) == 0 and np.isnan(answer):
-        raise Wrong("you get NaN: a pair that never comes gives 0 · ln 0, or 0/0 if its whole row is empty; it costs "
-                    "nothing, so leave it out")  # fmt: skip
-    wrong = f"; you have {{:.3f}} nats, not {right:.3f}"
-    unweighted = ("each row counts as much as every other, but a word that comes often asks the model for its "
-                  "prediction often" + wrong)  # fmt: skip
-    backwards = float((_surprise(expected, np.broadcast_to(columns, expected.shape)) * expected).sum() / total)
-    alone = float((_surprise(columns, total) * columns).sum() / total)
-    last = rows[rows > 0] / total
-    last_alone = float(-(last * np.log(last)).sum())
-    expect(
-        answer,
-        right,
-        "the floor of a table of pairs",
-        [
-            (joint, ("that is the entropy of the pair: it charges for the first word, too, which the model has seen"
-                     + wrong).format(joint)),
-            (of_rows.mean(), unweighted.format(of_rows.mean())),
-            (of_rows.sum() / 4, unweighted.format(of_rows.sum() / 4)),
-            (of_rows.sum(), unweighted.format(of_rows.sum())),
-            (right / np.log(2), f"you have {right / np.log(2):.3f}, not {right:.3f}: 1.443 times as much, so these are "
-                                "bits; a nat is 1.443 bits"),
-            (alone, ("that is the entropy of the next word alone: what a model can do that has forgotten the last word"
-                     + wrong).format(alone)),
-            (last_alone, ("that is the entropy of the last word, which the model sees; the next one costs"
-                          + wrong).format(last_alone)),
-            (backwards, ("you divide by the sums of the columns: that is how well the *last* word can be told from the "
-                         "next one" + wrong).format(backwards)),
-            (-right, f"your floor is {-right:.3f}, below 0: ln of a probability is negative, and a surprise is "
-                     "minus that"),
-            (right * total, f"you have {right * total:.2f}, not {right:.3f}: those are the nats of a whole text; "
-                            "divide by its number of words"),
-        ],
-    )  # fmt: skip
+# ---- Bits ----
 
-    random = draws("floor_of_pairs")
-    for n in (1, 4, 20):
-        table = np.where(random.random((n, n)) < 0.5, 0.0, random.exponential(size=(n, n)) ** 4)
-        table[0, 0] = 1.0
-        right = float((_surprise(table, table.sum(axis=1, keepdims=True)) * table).sum() / table.sum())
-        expect(lesson.floor_of_pairs(table.copy()), right, f"the floor of a table of {n} words")
+
+def decode(lesson: ModuleType) -> None:
+    for bits, e, m in ((0b0_10001_1000000000, 5, 10), (0b1_01101_0100000000, 5, 10), (0b0_101_11, 3, 2)):
+        name = f"{_fields(bits, e, m)} (e = {e}, m = {m})"
+        answer = _is_a_number(lesson.decode(bits, e, m), name)
+        right = _right_of(bits, e, m)
+        size = abs(right)
+        if answer == -right:
+            raise Wrong(f"{name}: you have {answer:g}, not {right:g}: a sign bit of 1 means minus")
+        whole, part = bits >> m & (2**e - 1), bits & (2**m - 1)
+        without_1 = part / 2**m * 2.0 ** (whole - 2 ** (e - 1) + 1)
         expect(
-            lesson.floor_of_pairs(table * 1e-4),
-            right,
-            f"the floor of a table of {n} words, each pair 10,000 times as rare: no probability changes",
+            abs(answer),
+            size,
+            name,
+            [
+                (without_1, f"{name}: you have {answer:g}, not {right:g}: there is the 1 in front that is not stored, "
+                            f"so the mantissa stands for 1 + {part}/{2**m}"),
+                (2 * size, f"{name}: you have {answer:g}, not {right:g}, which is twice too large: your bias is 1 too "
+                           f"small; with {e} bits, the exponent in the middle, 0{'1' * (e - 1)}, stands for 2⁰"),
+                (size / 2, f"{name}: you have {answer:g}, not {right:g}, which is half of it: your bias is 1 too "
+                           f"large; with {e} bits, the exponent in the middle, 0{'1' * (e - 1)}, stands for 2⁰"),
+                (size / 4, f"{name}: you have {answer:g}, not {right:g}, 4 times too small: lecture notes N4 leave out "
+                           "a pair of brackets; the bias is (2^(e-1) - 1), all of which is subtracted"),
+                (size * 2.0 ** (2 ** (e - 1) - 16), f"{name}: your bias is 15, as in float16; with {e} bits of "
+                                                    f"exponent, it is {2 ** (e - 1) - 1}"),
+                ((1 + part / 2**m) * 2.0 ** (whole - (2 ^ (e - 2))), f"{name}: you have {answer:g}, not {right:g}: in "
+                                                                         "Python, ^ is no power; write 2 ** 3"),
+                (size * 2.0 ** -(2 ** (e - 1)), f"{name}: you have {answer:g}, not {right:g}: your bias is the largest "
+                                                f"exponent, of which all its bits are ones; with {e} bits, the one in "
+                                                f"the middle, 0{'1' * (e - 1)}, stands for 2⁰"),
+                ((1 + part / 1024) * 2.0 ** (whole - 2 ** (e - 1) + 1), f"{name}: you divide the mantissa into 1,024 "
+                                                                        f"steps, as in float16; {m} bits have {2**m}"),
+                (part * 2.0 ** (whole - 2 ** (e - 1) + 1), f"{name}: the mantissa is a fraction: its first bit stands "
+                                                           "for 1/2, the next for 1/4"),
+            ],
+        )  # fmt: skip
+    zero = _is_a_number(lesson.decode(0, 5, 10), "sixteen zeros")
+    if zero != 0:
+        raise Wrong(
+            f"sixteen zeros: you have {zero:g}, not 0: with a 1 in front of every mantissa there is no 0 in your "
+            "format; where the exponent is all zeros, no 1 is in front"
         )
-
-
-def _surprise(numbers: np.ndarray, out_of: np.ndarray | float) -> np.ndarray:
-    """-ln of the share, 0 where nothing is."""
-    shares = np.divide(numbers, out_of, out=np.ones_like(numbers), where=numbers > 0)
-    return -np.log(shares)
-
-
-def stable_log_softmax(lesson: ModuleType) -> None:
-    z = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]])
-    exponentials = np.exp(z)
-    given = z.copy()
-    try:
-        with np.errstate(all="ignore"):
-            answer = lesson.stable_log_softmax(given)
-    except AttributeError as error:
-        if "'value'" not in str(error):
-            raise
-        raise Wrong("the functions of your tape take a Tensor, but z is an array: write this one with NumPy") from None
-    if np.shape(answer) == z.shape and np.isposinf(np.asarray(answer, dtype=float)).any():
-        raise Wrong("small logits, less a large fixed number: every exponential rounds to 0, and ln 0 is -inf. The "
-                    "number that you subtract must come from the row itself")  # fmt: skip
-    lowered = z - z.max(axis=-1, keepdims=True)
+    smallest = _is_a_number(lesson.decode(1, 5, 10), "the smallest number of float16")
     expect(
-        answer,
-        np.log(exponentials / exponentials.sum(axis=-1, keepdims=True)),
-        "the logits (1, 2, 0.5) and (0, -1, 3)",
+        smallest * 2.0**24,
+        1.0,
+        "the smallest number of float16, in units of 2⁻²⁴",
         [
-            (np.log(exponentials / exponentials.sum(axis=0)), "you sum down the columns: each *row* is a softmax"),
-            (np.log(exponentials / exponentials.sum()),
-             "all six probabilities together sum to 1: each *row* is a softmax"),
-            (lowered - np.log(np.exp(lowered).sum()),
-             "the sum of the exponentials runs over all rows: each *row* is a softmax"),
-            (lowered - np.exp(lowered).sum(axis=-1, keepdims=True),
-             "you subtract the sum of the exponentials; ln (a / b) is ln a - ln b"),
-            (exponentials / exponentials.sum(axis=-1, keepdims=True), "that is the softmax; its logarithm is asked"),
+            (0.5, "the smallest number of float16: you have 2⁻²⁵, not 2⁻²⁴: subnormals lose the 1 in front, but their "
+                  "power of 2 is that of the smallest normal numbers; or there would be a gap between the two"),
+            (512.5, "0 00000 0000000001: zero is not the only number without the 1 in front; there is none as long as "
+                    "the exponent is all zeros"),
+            (0.0, "0 00000 0000000001 is not 0: where the exponent is all zeros, a number is small, but with a "
+                  "bit in its mantissa it is not 0 (subnormal)"),
         ],
     )  # fmt: skip
-    if not np.array_equal(given, z):
-        raise Wrong("the result is right, but your function has changed the logits that it was given")
-    for logits, overflows, underflows in (
-        ([1000.0, 999.0, 998.0], "the logits 1000, 999, 998: e^1000 overflows to inf. Only differences matter: which "
-                                 "number can you subtract first?", ""),
-        ([0.0, 0.0, 3000.0], "the logits 0, 0, 3000: their mean is 1000, and e^(3000 - 1000) still overflows. Which "
-                             "number must you subtract so that none is above 0?",
-         "the logits 0, 0, 3000: e^-3000 rounds to 0, and ln 0 is -inf; but the answer is -3000. Write ln softmax as a "
-         "difference: which part needs no exponential?"),
-        ([-1000.0, -1000.0, -1000.0], "three logits of -1000: every exponential rounds to 0, and ln 0 is -inf", ""),
-    ):  # fmt: skip
-        with np.errstate(all="ignore"):
-            answer = lesson.stable_log_softmax(np.array([logits]))
-        if not np.isfinite(np.max(answer)):
-            raise Wrong(overflows)
-        if not np.isfinite(answer).all():
-            raise Wrong(underflows)
-        shifted = np.array([logits]) - max(logits)
-        right = shifted - np.log(np.exp(shifted).sum())
-        if np.shape(answer) == right.shape and min(right[0]) < -100 < np.min(answer):
-            raise Wrong(
-                f"the logits 0, 0, 3000: you have {np.min(answer):.1f} for the first, not -3000: a small number added "
-                "before the logarithm hides that e^-3000 is rounded to 0, and makes the loss too small"
-            )
-        expect(answer, right, f"the logits {', '.join(f'{each:.0f}' for each in logits)}")
-    with np.errstate(all="ignore"):
-        answer = lesson.stable_log_softmax(np.array([[0.0, 1.0], [-3000.0, -3000.0]]))
-    if not np.isfinite(answer).all():
-        raise Wrong("the rows (0, 1) and (-3000, -3000): the largest of *all* logits is 1, so the whole second row "
-                    "rounds to 0; each row needs its own largest logit")  # fmt: skip
+    for e, m in ((3, 2), (2, 3)):
+        every = [lesson.decode(bits, e, m) for bits in range((2**e - 1) * 2**m)]
+        expect(every, [float(x) for x in _numbers(e, m)], f"all numbers of the format e = {e}, m = {m}, from 0 on")
+    bits = int(np.float32(-3.140625).view(np.uint32)) >> 16
+    expect(lesson.decode(bits, 8, 7), -3.140625, f"{_fields(bits, 8, 7)}, a bfloat16")
+    expect(lesson.decode(0b1_00000_0000000001, 5, 10) * 2.0**24, -1.0, "a negative subnormal, in units of 2⁻²⁴")
+    random = draws("decode")
+    for e, m in ((2, 1), (4, 3), (6, 9), (8, 23), (11, 52)):
+        for exponent in (0, 1, *random.integers(2, 2**e - 1, size=3).tolist()):
+            mantissa = int(random.integers(2**m))
+            bits = (1 << e + m) + (exponent << m) + mantissa
+            right = -math.ldexp(mantissa + (2**m if exponent else 0), max(exponent, 1) - 2 ** (e - 1) + 1 - m)
+            name = f"{_fields(bits, e, m)} (e = {e}, m = {m})"
+            answer = _is_a_number(lesson.decode(bits, e, m), name)
+            if answer == -right != 0:
+                raise Wrong(f"{name}: the sign is lost; subnormals have one too")
+            if answer != right:
+                raise Wrong(f"{name}: you have {answer!r}, not {right!r}")
+
+
+def _right_of(bits: int, e: int, m: int) -> float:
+    sign, rest = divmod(bits, 2 ** (e + m))
+    return float(_numbers(e, m)[rest]) * (-1) ** sign
+
+
+# ---- Rounding ----
+
+
+def round_to_bf16(lesson: ModuleType) -> None:
+    cases = {
+        0x3F81_4000: (0x3F81, "you make other numbers even, too, not only half-way cases; this one is nearer to the "
+                              "odd neighbour"),
+        0x3F80_C000: (0x3F81, "you cut off the lower half: that is the neighbour below, not the nearest"),
+        0x3F80_4000: (0x3F80, "the lower half is less than half a step, so it is nearer to the number below"),
+        0x3F80_8000: (0x3F80, "half-way cases always go up in your function; sums of many such numbers drift up. The "
+                              "one whose last bit is 0 is below"),
+        0x3F81_8000: (0x3F82, "half-way cases always go down in your function; the one whose last bit is 0 is above"),
+        0x3F80_8001: (0x3F81, "this is just above the middle, so the upper neighbour is nearer"),
+        0x3F81_7FFF: (0x3F81, "this is just below the middle, so the lower neighbour is nearer"),
+        0xBF80_C000: (0xBF81, "a negative number, whose bits are those of the positive one but for the first"),
+        0xBF81_8000: (0xBF82, "a negative number, half-way: the even neighbour is taken as well; the sign has no say "
+                              "in it"),
+        0x3FFF_FFFF: (0x4000, "the mantissa is full: the carry has to go on into the exponent, and 2 is right"),
+        0x7F7F_FFFF: (0x7F80, "the largest float32 is nearer to the next bfloat16, which would be infinity"),
+        0x0000_8001: (0x0001, "subnormals round like all others"),
+        0x7F80_0000: (0x7F80, "infinity stays what it is"),
+        0xFF80_0000: (0xFF80, "minus infinity stays what it is"),
+    }  # fmt: skip
+    for bits, (right, meaning) in cases.items():
+        answer = lesson.round_to_bf16(bits)
+        name = f"{bits >> 16:016b} {bits & 0xFFFF:016b}"
+        number = _is_a_number(answer, name)
+        if number == right * 2**16 or number == (bits >> 16) * 2**16:
+            raise Wrong(f"{name}: you return 32 bits, the lower half of them 0; a bfloat16 is the upper half alone")
+        if number != int(number) or not 0 <= number < 2**16:
+            raise Wrong(f"{name}: expected 16 bits as a whole number from 0 to 65,535, but got {answer}")
+        if number != right:
+            raise Wrong(f"{name}: you have …{int(number) & 0xFF:08b}, not …{right & 0xFF:08b}: {meaning}")
+    for bits in draws("round_to_bf16").integers(0, 2**32, size=300).tolist():
+        if bits & 0x7F80_0000 != 0x7F80_0000:  # no NaN
+            nearest = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+            if lesson.round_to_bf16(bits) != nearest:
+                raise Wrong(f"{bits:032b}: the nearest bfloat16 is {nearest:016b}")
+
+
+def sum_in(lesson: ModuleType) -> None:
+    def bf16(x: float) -> float:
+        bits = int(np.float32(x).view(np.uint32))
+        return float(np.uint32(((bits + 0x7FFF + (bits >> 16 & 1)) >> 16) << 16).view(np.float32))
+
+    if lesson.sum_in([512.0] + [1.0] * 300, bf16) == 768:
+        raise Wrong("512 and then 300 ones in bfloat16: you have 768, not 512: you add the ones first; that is wise, "
+                    "but here the order is from left to right")  # fmt: skip
     expect(
-        lesson.stable_log_softmax(np.zeros((2, 1, 3))),
-        np.full((2, 1, 3), -np.log(3)),
-        "an array (2, 1, 3) of zeros",
-        [(np.zeros((2, 1, 3)), "an array (2, 1, 3) of zeros: each softmax runs over the *last* axis, here 3 logits")],
+        lesson.sum_in([256.0, 1.0, 1.0, 1.0], bf16),
+        256.0,
+        "256 + 1 + 1 + 1 in bfloat16",
+        [
+            (260.0, "256 + 1 + 1 + 1 in bfloat16: you have 260, not 256: you round once, at the end; a machine that "
+                    "keeps its sum in the format rounds after each addition"),
+            (257.0, "256 + 1 + 1 + 1 in bfloat16: you have 257, which is no bfloat16: the last result is not rounded"),
+            (259.0, "256 + 1 + 1 + 1 in bfloat16: you have 259, which is no bfloat16: you round nothing, or the terms, "
+                    "which need no rounding; it is the sums so far that no longer fit"),
+            (258.0, "256 + 1 + 1 + 1 in bfloat16: you have 258, not 256: you add in pairs; that is wise, and the page "
+                    "will come to it, but here the order is from left to right"),
+        ],
+    )  # fmt: skip
+    expect(lesson.sum_in([1.0] * 1000, bf16), 256.0, "1,000 ones in bfloat16")
+    thirds, right = [bf16(1 / 3)] * 30, 0.0
+    for third in thirds:
+        right = bf16(right + third)
+    expect(lesson.sum_in(thirds, bf16), right, "30 thirds in bfloat16")
+    back = "256 + 1 + 1 in bfloat16"
+    remembered = (
+        f"{back}: you have 258, not 256: you remember what was lost and add it later, but this machine forgets it"
     )
-    random = draws("stable_log_softmax")
-    for shape in ((5,), (1, 1), (40, 3), (2, 3, 4)):
-        for scale in (1.0, 1e4):
-            z = scale * random.normal(size=shape)
-            shifted = z - z.max(axis=-1, keepdims=True)
-            right = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-            try:
-                answer = lesson.stable_log_softmax(z.copy())
-            except ValueError:  # NumPy's error about an axis is one
-                raise Wrong(f"logits of the shape {shape}: your function asks for an axis that is not there; the last "
-                            "axis has the number -1, however many there are") from None  # fmt: skip
-            expect(answer, right, f"logits of the shape {shape}, as large as {abs(z).max():.3g}")
+    expect(lesson.sum_in([256.0, 1.0, 1.0], bf16), 256.0, back, [(258.0, remembered)])
+    nothing = "the sum of no numbers"
+    try:
+        expect(lesson.sum_in([], bf16), 0.0, nothing)
+    except IndexError:
+        raise Wrong(f"{nothing} is 0.0, but your function takes the first of them; begin with 0.0") from None
+    expect(lesson.sum_in([256.0, 1.0, 8.0, -8.0, 1.0, -256.0], bf16), 0.0,
+           "256 + 1 + 8 - 8 + 1 - 256 in bfloat16: what is lost is lost, but the sum goes on")  # fmt: skip
+    random = draws("sum_in")
+    for rounded, name in ((bf16, "bfloat16"), (lambda x: float(np.float16(x)), "float16")):
+        for n, size in ((12, 1.0), (12, 3000.0), (3, 1.0), (3, 20_000.0)):
+            numbers = [rounded(x) for x in (size * random.uniform(-0.1, 1, size=n)).tolist()]
+            right = 0.0
+            for number in numbers:
+                right = rounded(right + number)
+            what = f"the sum of {n} numbers up to {size:,.0f}, in {name}"
+            expect(lesson.sum_in(numbers, rounded), right, what, tolerance=0.0)
 
 
-def gradient_of_cross_entropy(lesson: ModuleType) -> None:
-    random = np.random.default_rng(5)
-    z, targets = random.normal(size=(3, 4)), np.array([2, 0, 2])
-    p = np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True)
-    one_hot = np.eye(4)[targets]
-    right = (p - one_hot) / 3
-    of_target = p[np.arange(3), targets][:, None]
-    of_p = of_target * (p - one_hot)
-    bells = p * (1 - p)
-    no_one = ("your gradient has no negative number: a step against it lowers every logit, also that of the word that "
-              "came; where does the -z of that word's loss go?")  # fmt: skip
-    sign = "the sign is reversed: a step against your gradient makes the word that came *less* likely"
-    softmax_alone = ("that is the derivative of the probability, p(1 - p) and the like; the loss is its logarithm, "
-                     "which divides by p once more")  # fmt: skip
-    in_each_row = "you subtract the 1 in each row at *all* the words that came; in row i, only word targets[i] came"
-    in_logs = "you took ln p - 1; the gradient is p - 1, and `stable_log_softmax` gives ln p"
-    everywhere = "you subtract 1 everywhere; in row i it belongs at word targets[i] alone, the word that came"
-    alone = "the words that did not come have no gradient: they must lose what that word gains, each in proportion to p"
-    total = "each row is 3 times too large: the loss is the mean over 3 rows, not their sum"
+def round_to(lesson: ModuleType) -> None:
+    def answer(x: float, e: int, m: int) -> float:
+        return _is_a_number(lesson.round_to(x, e, m), f"{x:g} (e = {e}, m = {m})")
+
+    if (got := answer(3.2, 5, 1)) != 3.0:
+        wide = ": your steps are twice as wide; from 2 to 4, with 1 bit, they are 1" if got == 4.0 else ""
+        raise Wrong(f"3.2 (e = 5, m = 1): you have {got:g}, not 3{wide}")
+    if (got := answer(2.8, 5, 1)) != 3.0:
+        below = ": you take the number below, not the nearest" if got == 2.0 else ""
+        raise Wrong(f"2.8 (e = 5, m = 1): you have {got:g}, not 3{below}")
+    for x, right, way in ((2.5, 2.0, "below"), (3.5, 4.0, "above")):
+        if (got := answer(x, 5, 1)) != right:
+            raise Wrong(f"{x} (e = 5, m = 1): you have {got:g}, not {right:g}: two numbers are equally near, and the "
+                        f"one {way} has a last bit of 0")  # fmt: skip
+    tiny = 2.0**-24
+    if (got := answer(0.8 * tiny, 5, 10)) != tiny:
+        raise Wrong(_of_tiny(got, 0.8))
+    if (got := answer(0.3 * tiny, 5, 10)) != 0:
+        raise Wrong(_of_tiny(got, 0.3))
+    for x, right in ((65_519.0, 65_504.0), (65_520.0, math.inf), (1e9, math.inf), (-1e9, -math.inf)):
+        if (got := answer(x, 5, 10)) != right:
+            raise Wrong(f"{x:g} in float16: you have {got:g}, not {right:g}" + _of_large(got, right))
+    try:
+        got = answer(-math.inf, 5, 10)
+    except (OverflowError, ValueError):
+        raise Wrong("-∞ stays -∞, but your function raises an error: infinity has no step around it") from None
+    if got != -math.inf:
+        raise Wrong(f"-∞ stays -∞; you have {got:g}")
+    with np.errstate(over="ignore"):
+        for e, m in ((5, 10), (3, 2), (2, 3)):
+            for x in _tries(e)[:: 9 if m == 10 else 1]:  # a list of all its numbers takes long
+                right = float(np.float16(x)) if (e, m) == (5, 10) else _nearest(x, e, m)
+                if (got := answer(x, e, m)) != right:
+                    raise Wrong(f"{x:.8g} (e = {e}, m = {m}): you have {got:.8g}, not {right:.8g}")
+    if (got := answer(0.0, 5, 10)) != 0:
+        raise Wrong(f"0 stays 0; you have {got:g}")
+    if (got := answer(1 + 2.0**-11 + 2.0**-40, 5, 10)) != 1 + 2.0**-10:
+        twice = (
+            ": it lies just above the middle of two numbers. Do you round twice, first to float32? Then it lies in the "
+        )
+        raise Wrong(f"1 + 2⁻¹¹ + 2⁻⁴⁰ in float16: you have {got!r}, not 1 + 2⁻¹⁰{twice}middle")
+    random = draws("round_to")
+    for e, m in ((8, 3), (7, 4), (5, 2), (4, 3), (2, 1), (6, 1)):
+        bias = 2 ** (e - 1) - 1
+        exponents = [*random.uniform(1 - bias - m - 2, bias + 1, size=8), 1 - bias, 1 - bias - m]
+        largest = (2 - 2.0**-m) * 2.0**bias  # the middle between it and the next is at 1 + 2^-(m+1) of its binade
+        middle = largest + 2.0 ** (bias - m - 1)
+        for x in (*(2.0 ** np.array(exponents)).tolist(), 0.999 * middle, middle, 1.5 * largest, 5e-324, 1e60):
+            for signed in (x, -x):
+                right = _rounded(signed, e, m)
+                if (got := answer(signed, e, m)) != right:
+                    raise Wrong(f"{signed!r} (e = {e}, m = {m}): you have {got!r}, not {right!r}" + (
+                        _of_large(got, right) if abs(x) > 0.9 * largest else ""))  # fmt: skip
+
+
+def _rounded(x: float, e: int, m: int) -> float:
+    """The nearest number of a format, by exact fractions, without a list of all numbers."""
+    bias = 2 ** (e - 1) - 1
+    step = Fraction(2) ** (max(math.frexp(x)[1] - 1, 1 - bias) - m)
+    nearest = round(Fraction(x) / step) * step
+    return float(nearest) if abs(nearest) < Fraction(2) ** (bias + 1) else math.copysign(math.inf, x)
+
+
+def _of_tiny(got: float, x: float) -> str:
+    what = f"{x} · 2⁻²⁴ in float16: you have {got * 2**24:.6g} · 2⁻²⁴, not {round(x)} · 2⁻²⁴"
+    if got == 2.0**-25:
+        return what + (": the last step gets halved once too often; subnormals have the power of 2 of the smallest "
+                       "normal numbers, 2⁻¹⁴, so their step is 2⁻²⁴")  # fmt: skip
+    if 0 < got < 2.0**-24:
+        return what + (": your steps get smaller for ever, but an exponent of 5 bits has an end. Below 2⁻¹⁴ the step "
+                       "stays 2⁻²⁴, and what is less than half of it is 0")  # fmt: skip
+    if got == 0:
+        return what + ": below the smallest normal number there are 1,023 more; only what is below half a step is 0"
+    return what
+
+
+def _of_large(got: float, right: float) -> str:
+    if not math.isinf(got) and math.isinf(right):
+        kind = "stays at the largest number" if abs(got) < 65_536 else "has passed the largest number, which is 65504"
+        return f": your result {kind}; a machine says ∞, so that nobody takes it for a result"
+    if math.isinf(got) and math.isinf(right):
+        return ": its sign is lost"
+    return ": it is above the largest number, but by less than half a step"
+
+
+def _tries(e: int) -> list[float]:
+    random = np.random.default_rng(3)
+    largest = 2.0**2 ** (e - 1)
+    sizes = largest ** random.uniform(-1.3, 1.02, size=150)
+    signs = random.choice([-1.0, 1.0], size=150)
+    return [*(sizes * signs).tolist(), *(largest / 2 * np.arange(-2, 2.125, 0.125)).tolist()]
+
+
+def _nearest(x: float, e: int, m: int) -> float:
+    """The nearest number of a format; one step beyond its end is infinity."""
+    table = [float(x) for x in _numbers(e, m)]
+    longer = np.array([*table, 2 * table[-1] - table[-2]])
+    away = np.abs(longer - min(abs(x), longer[-1]))
+    first, *others = np.flatnonzero(away == away.min()).tolist()
+    place = next((i for i in (first, *others) if i % 2 == 0), first)
+    return math.copysign(math.inf if place == len(table) else float(longer[place]), x)
+
+
+# ---- Gradients in float16 ----
+
+
+def unscale(lesson: ModuleType) -> None:
+    with np.errstate(all="ignore"):
+        _unscale_what_is_finite(lesson)
+        _unscale_an_overflow(lesson)
+        _unscale_others(lesson)
+
+
+def _unscale_others(lesson: ModuleType) -> None:
+    """Large numbers that are finite, other shapes and scales, and one bad number among many."""
+    random = draws("unscale")
+    large = np.array([40_000, 40_000, -65_504, 65_504], dtype=np.float16)
+    drawn = random.normal(size=(3, 4)).astype(np.float16)
+    for scaled, scale, why in (
+        (large, 65_536.0, "40,000, 40,000, -65,504 and 65,504 are numbers of float16: nothing has overflowed, though a "
+                          "*sum* of them would; look at each number"),
+        (drawn, 1.0, "a matrix of small numbers"),
+        (drawn, float(random.uniform(2, 5000)), "a scale that is no power of 2"),
+        (drawn[:0], 2.0**20, "an empty gradient"),
+    ):  # fmt: skip
+        given = scaled.copy()
+        try:
+            gradient, next_scale = _pair(lesson.unscale(given, scale))
+        except (ValueError, TypeError):
+            raise Wrong(f"an array of shape {scaled.shape}: a gradient may have any number of axes, and of numbers; "
+                        "NumPy asks all of them at once") from None  # fmt: skip
+        if gradient is None:
+            raise Wrong(f"you skip a step that is fine: {why}")
+        if not np.array_equal(given, scaled):
+            raise Wrong("your function changes the gradient that it gets; work on a copy in float32")
+        right = scaled.astype(np.float64) / scale
+        found = np.asarray(gradient, dtype=np.float64)
+        if found.shape != right.shape or not np.allclose(found, right, rtol=3e-7, atol=0):
+            raise Wrong(
+                f"a gradient with the scale {scale:g} ({why}): your numbers are not those of the gradient / scale"
+            )
+        expect(next_scale, scale, f"the next scale, after a step without overflow with {scale:g}")
+    for bad in (np.nan, np.inf, -np.inf):
+        many = random.normal(size=(20, 30)).astype(np.float16)
+        many[7, 11] = bad
+        gradient, next_scale = _pair(lesson.unscale(many.copy(), 1.0))
+        if gradient is not None:
+            raise Wrong(f"600 numbers, one of them {bad}: you step although a number has overflowed")
+        expect(next_scale, 0.5, f"the scale after 1, when one of 600 numbers is {bad}",
+               [(0.0, "half of 1 is 0.5; `//` rounds it down to 0, and then nothing is learned")])  # fmt: skip
+
+
+def _pair(answer: object) -> tuple[object, float]:
+    if answer is None:
+        raise Wrong("your function returns None; two things are expected: the gradient (or None), and the next scale")
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        raise Wrong("return a pair: the gradient (or None), and the next scale")
+    return answer[0], _is_a_number(answer[1], "the next scale")
+
+
+def _unscale_what_is_finite(lesson: ModuleType) -> None:
+    scale = 1024.0
+    scaled = np.array([3.0, -0.25, 2.0**-16, 1000.0, 2.0**-24], dtype=np.float16)
+    gradient, next_scale = _pair(lesson.unscale(scaled.copy(), scale))
+    right = scaled.astype(np.float64) / scale
+    if gradient is None:
+        raise Wrong("nothing has overflowed, but you skip the step")
+    given = np.asarray(gradient, dtype=np.float64)
+    if given.shape == right.shape and np.array_equal(given, scaled.astype(np.float64)):
+        raise Wrong("the gradient of 1,024 · loss is 1,024 times too long for the loss: you don't divide by the scale, "
+                    "so it acts as a learning rate in hiding")  # fmt: skip
+    if given.shape == right.shape and np.array_equal(given, (scaled / np.float16(scale)).astype(np.float64)):
+        raise Wrong(f"{int((given == 0).sum())} of 5 numbers became 0: you divide in float16, where they vanish as "
+                    "they would have done without a scale; first make float32 of them")  # fmt: skip
+    if getattr(gradient, "dtype", None) == np.float16:
+        raise Wrong("your gradient is in float16; the small numbers need float32")
     expect(
-        lesson.gradient_of_cross_entropy(z.copy(), targets),
-        right,
-        "three rows of four logits",
-        [
-            (p / 3, no_one), (p, no_one), (p - p * one_hot, no_one), ((p - p * one_hot) / 3, no_one),
-            (-right, sign), (-3 * right, sign),
-            (of_p / 3, softmax_alone), (of_p, softmax_alone), (-of_p / 3, softmax_alone), (-of_p, softmax_alone),
-            (bells, softmax_alone), (bells / 3, softmax_alone),
-            (-bells * one_hot, softmax_alone), (-bells * one_hot / 3, softmax_alone),
-            (3 * right, total),
-            (np.log(p) - one_hot, in_logs), ((np.log(p) - one_hot) / 3, in_logs),
-            (p - 1, everywhere), ((p - 1) / 3, everywhere),
-            ((p - one_hot) * one_hot, alone), ((p - one_hot) * one_hot / 3, alone),
-            (p / 3 - one_hot, "you divide p by 3, but not the 1: the mean over the rows divides the whole difference"),
-            (right / 4, "you divide by all 12 logits; the mean is over the 3 rows"),
-            ((p - one_hot.any(axis=0)) / 3, in_each_row), (p - one_hot.any(axis=0), in_each_row),
-        ],
+        given * 2.0**20,
+        right * 2.0**20,
+        "a gradient with the scale 1,024, in units of 2⁻²⁰",
+        [(right * scale**2 * 2.0**20, "the gradient of 1,024 · loss is already 1,024 times too long, and you multiply "
+                                      "by the scale once more")],
+        tolerance=1e-6,
     )  # fmt: skip
-    before = z.copy()
-    lesson.gradient_of_cross_entropy(z, targets)
-    if not np.array_equal(z, before):
-        raise Wrong("the gradient is right, but your function has changed the logits that it was given")
-
-    def of(z: np.ndarray, targets: np.ndarray, what: str, tried: str = "") -> None:
-        with np.errstate(all="ignore"):
-            answer = lesson.gradient_of_cross_entropy(z.copy(), targets)
-        if np.shape(answer) == z.shape and not np.isfinite(np.asarray(answer, dtype=float)).all():
-            raise Wrong(f"{what}: you have NaN; an exponential overflows. The section before has the remedy")
-        lowered = np.exp(z - z.max(axis=1, keepdims=True))
-        right = (lowered / lowered.sum(axis=1, keepdims=True) - np.eye(z.shape[1])[targets]) / len(z)
-        if tried and np.shape(answer) == z.shape and not np.allclose(answer, right, rtol=0, atol=1e-9):
-            raise Wrong(tried)
-        expect(answer, right, what)
-
-    of(
-        2.0**20 + np.array([[1.0, 0.5, -0.25, 2.0]]), np.array([0]), "logits near a million",
-        "four logits near a million: only their differences matter, but your gradient is no longer right. A small step "
-        "to both sides is lost in the rounding there; p - 1 needs no step",
+    expect(
+        next_scale,
+        scale,
+        "the next scale, after a step without overflow",
+        [(2 * scale, "after a step without overflow you double the scale; here it stays: it was not too "
+                     "large, but may soon be")],
     )  # fmt: skip
-    of(np.array([[1000.0, 999.0, 998.0], [-1000.0, 0.0, 1000.0]]), np.array([2, 0]), "logits of 1000 and -1000")
-    random = draws("gradient_of_cross_entropy")
-    for n, n_words, scale in ((1, 2, 1.0), (7, 5, 3.0), (3, 30, 20.0)):
-        of(scale * random.normal(size=(n, n_words)), random.integers(0, n_words, n), f"{n} rows of {n_words} logits")
 
 
-def windows(lesson: ModuleType) -> None:
-    _two_words(lesson)
-    documents = [[1, 2, 3, 4], [5, 6], [1, 2, 3]]
-    kept = deepcopy(documents)
-    for n_ctx in (3, 1, 5):
-        _compare(lesson, documents, n_ctx)
-        if documents != kept:
-            raise Wrong(f"your function has changed the documents that it was given: the first is now {documents[0]}, "
-                        "and the next one who reads it finds words that nobody wrote; make a new list")  # fmt: skip
-    random = draws("windows")
-    for n_ctx, n_words in ((2, 3), (4, 2000)):
-        documents = [random.integers(1, n_words, size=n).tolist() for n in random.integers(1, 8, size=5)]
-        _compare(lesson, [*documents, [n_words - 1]], n_ctx)
-    inputs, targets = lesson.windows(documents, 4)
-    ours, lesson.mlp_loss = lesson.mlp_loss, _loss_on_tape
-    parameters = lesson.new_parameters(2000, 4, d=2, n_hidden=3)
-    try:
-        lesson.train(parameters, inputs, targets, n_steps=2)
-    except (IndexError, TypeError, ValueError) as error:
-        raise Wrong(f"`train` can't learn from your windows: {error}") from None
-    finally:
-        lesson.mlp_loss = ours
+def _unscale_an_overflow(lesson: ModuleType) -> None:
+    scale = 4096.0
+    for what, bad in (("∞", np.inf), ("-∞", -np.inf), ("NaN", np.nan)):
+        scaled = np.array([1.0, bad, 0.5], dtype=np.float16)
+        gradient, next_scale = _pair(lesson.unscale(scaled.copy(), scale))
+        if gradient is not None:
+            raise Wrong(f"a gradient with {what}: you step although a number has overflowed; nobody knows how large "
+                        "it was, so there is no step (None)")  # fmt: skip
+        expect(
+            next_scale,
+            scale / 2,
+            f"the next scale, after {what}",
+            [(scale, f"after {what} you keep the scale: with the same scale, the next one will overflow again, and "
+                     "nothing is learned from then on"),
+             (2 * scale, f"after {what} you double the scale, but a larger scale overflows all the more")],
+        )  # fmt: skip
 
 
-def _loss_on_tape(parameters: Any, inputs: np.ndarray, targets: np.ndarray) -> Any:
-    """The network's loss, for an exercise that only makes its input."""
-    C = parameters["C"]
-    x = tape.concatenate([C[inputs[:, place]] for place in range(inputs.shape[1])])
-    hidden = tape.tanh(x @ parameters["W_1"] + parameters["b_1"])
-    return -tape.log_softmax(hidden @ parameters["W_2"] @ C.T)[np.arange(len(targets)), targets].mean()
+# ---- Eight bits, and four ----
 
 
-def _cut(lesson: ModuleType, documents: list[list[int]], n_ctx: int) -> list[tuple[int, ...]]:
-    """The student's windows with their targets, a row for each, if they are arrays as `train` needs them."""
-    fixed = (f"with n_ctx = {n_ctx}, each window has {n_ctx} words, and {n_ctx} ENDs stand before a document: n_ctx "
-             "may be any number")  # fmt: skip
-    try:
-        answer = lesson.windows(documents, n_ctx)
-    except ValueError as error:
-        if "inhomogeneous" not in str(error):
-            raise
-        raise Wrong("your windows have different lengths: before the first words there are not enough words; put n_ctx "
-                    "ENDs there" if n_ctx == 2 else fixed) from None  # fmt: skip
+def _codes(answer: object, n: int, n_blocks: int) -> tuple[Array, Array]:
     if answer is None:
         raise Wrong("your function returns None; is a `return` missing?")
-    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
-        raise Wrong("two arrays are asked: the windows and the targets")
-    for each, name in zip(answer, ("windows", "targets"), strict=True):
-        if not isinstance(each, np.ndarray):
-            raise Wrong(f"your {name} are a {type(each).__name__}; `train` takes many rows and columns at once, so "
-                        "make an array of it with `np.array`")  # fmt: skip
-        if not np.issubdtype(each.dtype, np.integer):
-            raise Wrong(f"your {name} are of the type {each.dtype}: an id says which row of C is taken, and there is "
-                        "no row 1.0; ids are integers")  # fmt: skip
-        if each.dtype.itemsize == 1:
-            raise Wrong(f"your {name} are integers of 8 bits, which end at 255 at most; the demo has a token 2,047")
-    inputs, targets = answer
-    if n_ctx != 2 and inputs.ndim == 2 and inputs.shape[1] != n_ctx:
-        raise Wrong(fixed)
-    if inputs.ndim != 2 or inputs.shape[1] != n_ctx or targets.shape != (len(inputs),):
-        raise Wrong(f"with n_ctx = {n_ctx}, windows (N, {n_ctx}) and targets (N) are asked; yours are {inputs.shape} "
-                    f"and {targets.shape}")  # fmt: skip
-    return [(*map(int, window), int(target)) for window, target in zip(inputs, targets, strict=True)]
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        raise Wrong("return a pair: the codes, and the constants")
+    codes, constants = np.asarray(answer[0], dtype=float), np.asarray(answer[1], dtype=float)
+    if codes.shape != (n,) or constants.shape != (n_blocks,):
+        if constants.shape == ():
+            raise Wrong(f"one constant for all: {n_blocks} are expected, one for each block")
+        raise Wrong(f"the codes have the shape {codes.shape} and the constants {constants.shape}; {(n,)} and "
+                    f"{(n_blocks,)} are expected")  # fmt: skip
+    return codes, constants
 
 
-def _compare(lesson: ModuleType, documents: list[list[int]], n_ctx: int) -> None:
-    rows = []
-    for document in documents:
-        for i, target in enumerate([*document, 0]):
-            rows.append((*([0] * n_ctx + document)[i : i + n_ctx], target))
-    given = _cut(lesson, documents, n_ctx)
-    if sorted(given) == sorted(rows):
-        return
-    lost = [row for row in sorted(set(rows)) if given.count(row) < rows.count(row)]
-    extra = [row for row in sorted(set(given)) if given.count(row) > rows.count(row)]
-    what = f"with n_ctx = {n_ctx}, the window {(lost or extra)[0][:-1]} before {(lost or extra)[0][-1]}"
-    if extra:
-        raise Wrong(f"the documents {documents}: {what} " + ("is missing" if lost else "is one too many"))
-    if set(given) == set(rows):
-        raise Wrong(f"{what} comes {rows.count(lost[0])} times, and you have it {given.count(lost[0])} times; what "
-                    "comes often is to be learned often")  # fmt: skip
-    if any(len(document) < n_ctx for document in documents):
-        raise Wrong(f"{what} is missing: a document may be shorter than a window; ENDs stand before it")
-    raise Wrong(f"the documents {documents}: {what} is missing")
+def absmax(lesson: ModuleType) -> None:
+    x = np.array([0.52, -1.0, 0.26, 0.1, 3.0, 2.0, -1.6, 0.2])
+    codes, constants = _codes(lesson.absmax(x.copy(), 4), 8, 2)
+    right_constants = np.array([1 / 127, 3 / 127])
+    right_codes = np.array([66, -127, 33, 13, 127, 85, -68, 8], dtype=float)
+    expect(
+        constants,
+        right_constants,
+        "the constants of [0.52, -1, 0.26, 0.1] and [3, 2, -1.6, 0.2]",
+        [
+            ([3 / 127, 3 / 127], "both blocks have the same constant: in a matrix, one outlier spoilt 4,095 weights "
+                                 "like this; with a constant for each block of 64, it is 63"),
+            ([1 / 128, 3 / 128], "you divide by 128, so the code of 3 would be 128; but 128 does not fit into 8 bits, "
+                                 "the codes end at 127, and as an int8 it is -128"),
+            ([0.52 / 127, 3 / 127], "-1 is the largest *in absolute value* in its block; you took 0.52, and -1 gets no "
+                                   "code that is large enough"),
+            ([127.0, 127 / 3], "your constants are what one multiplies with to get codes, as in lecture notes N4; ours "
+                               "turn codes into numbers, x ≈ constant · code"),
+            ([1.0, 3.0], "a constant is one *step*: the largest number is 127 of them"),
+            ([3 / 127, 2 / 127], "your first block is 0.52, 0.26, 3, -1.6, a column; a block is a row, of neighbours"),
+            ([1.52 / 254, 4.6 / 254], "you share out the way from the smallest number to the largest, but the codes "
+                                      "are symmetric about 0: -1 would need -167"),
+        ],
+    )  # fmt: skip
+    expect(
+        codes,
+        right_codes,
+        "the codes of [0.52, -1, 0.26, 0.1] and [3, 2, -1.6, 0.2]",
+        [
+            (x / np.repeat(right_constants, 4), "your codes are not rounded; only whole numbers fit into 8 bits"),
+            (np.abs(right_codes), "the signs are lost: codes run from -127 to 127"),
+            (right_codes % 256, "-127 has become 129, as there are no negative numbers in uint8; take int8"),
+            (np.trunc(x / np.repeat(right_constants, 4)), "your codes are cut off, not rounded: all numbers move "
+                                                          "towards 0, by half a step on average"),
+            (np.floor(x / np.repeat(right_constants, 4)), "your codes are rounded down, so all numbers get smaller, by "
+                                                          "half a step on average"),
+        ],
+        tolerance=1e-3,
+    )  # fmt: skip
+    if (kind := np.asarray(lesson.absmax(x.copy(), 4)[0]).dtype).itemsize > 1:
+        raise Wrong(f"your codes are right, but take {8 * kind.itemsize} bits each, as {kind}; as int8 it is 8")
+    random = np.random.default_rng(3)
+    x = random.standard_normal(4096)
+    x[1000] = 100.0
+    codes, constants = _codes(lesson.absmax(x.copy(), 64), 4096, 64)
+    if (zeros := int((codes == 0).sum())) > 1000:
+        raise Wrong(f"{zeros:,} of 4,096 codes are 0: one outlier spoilt 4,095 weights")
+    off = np.abs(codes * np.repeat(constants, 64) - x) / np.repeat(constants, 64)
+    if off.max() > 0.5 + 1e-6:
+        raise Wrong(f"4,096 numbers: one of them is off by {off.max():.2f} steps; rounding costs half a step at most")
+    random = draws("absmax")
+    for n, block, size in ((12, 3, 1e-6), (64, 64, 1.0), (5, 1, 1.0), (16, 8, 1e6)):
+        x = (size * random.standard_normal(n)).astype(np.float32)
+        given = x.copy()
+        what = f"{n} numbers about {size:g}, in blocks of {block}"
+        try:
+            codes, constants = _codes(lesson.absmax(given, block), n, n // block)
+        except ValueError:
+            raise Wrong(f"{what}: your shapes do not fit; a row has `block` numbers, whatever that is") from None
+        if not np.array_equal(given, x):
+            raise Wrong(f"{what}: your function changes the numbers that it gets; `/=` writes into them")
+        right = np.abs(x.astype(float)).reshape(-1, block).max(axis=1) / 127
+        expect(
+            constants / right,
+            np.ones(n // block),
+            f"{what}: the constants, as shares of the right ones",
+            tolerance=1e-5,
+        )
+        off = np.abs(codes - x / np.repeat(right, block))
+        if off.max() > 0.5 + 1e-3 or np.abs(codes).max() > 127:
+            raise Wrong(f"{what}: a code is {codes[off.argmax()]:g}, where x / constant is "
+                        f"{(x / np.repeat(right, block))[off.argmax()]:.3f}")  # fmt: skip
 
 
-def _two_words(lesson: ModuleType) -> None:
-    rows = [(0, 0, 1), (0, 1, 2), (1, 2, 3), (2, 3, 4), (3, 4, 0), (0, 0, 5), (0, 5, 6), (5, 6, 0)]
-    given = _cut(lesson, [[1, 2, 3, 4], [5, 6]], 2)
-    if sorted(given) == sorted(rows):
-        return
-    if sorted((b, a, target) for a, b, target in given) == sorted(rows):
-        raise Wrong("your windows have the newest word first: the oldest is asked first, as one reads")
-    if len(given) >= 6 and all(target == b for _, b, target in given):
-        raise Wrong("the target is the last word of its own window: the model sees the answer, and its loss falls "
-                    "below the floor")  # fmt: skip
-    if (4, 0, 5) in given or (4, 5, 6) in given:
-        raise Wrong("a window of the second document reaches into the first: what came before is another text, and "
-                    "says nothing about this one")  # fmt: skip
-    if (0, 0, 2) in given:
-        raise Wrong("your targets come one word too late: right after the two ENDs stands 1, not 2")
-    if not any(target == 0 for *_, target in given):
-        raise Wrong("the END is never a target: a model must learn where a text ends, too")
-    if (0, 0, 1) not in given:
-        raise Wrong("nobody predicts the first words of a document: before them stand ENDs, so each has a full window")
-    if set(given) < set(rows) and (0, 1, 2) not in given:
-        raise Wrong("your windows don't overlap: 2 is never a target, but each word is to be predicted once")
-    raise Wrong(f"[1, 2, 3, 4] and [5, 6] with n_ctx = 2: rows (window, target) {rows} are right; yours are {given}")
-
-
-def mlp_loss(lesson: ModuleType) -> None:
-    random = np.random.default_rng(6)
-    n_words, n_ctx, d, n_hidden = 7, 3, 2, 5
-    shapes = {"C": (n_words, d), "W_1": (n_ctx * d, n_hidden), "b_1": (n_hidden,), "W_2": (n_hidden, d)}
-    values = {name: random.normal(size=shape) for name, shape in shapes.items()}
-    inputs, targets = random.integers(0, n_words, (4, n_ctx)), np.array([6, 1, 1, 3])
-    parameters = {name: lesson.Tensor(value) for name, value in values.items()}
-    try:
-        answer = lesson.mlp_loss(parameters, inputs, targets)
-    except (IndexError, TypeError, ValueError) as error:
-        for part, sentence in (
-            ("size 6 is different from 2", "x has d = 2 numbers for each window, but W_1 has n_ctx d = 6 rows: lay the "
-                                           "embeddings side by side; added up, they forget which came first"),
-            ("axis 1 with size 2", "there are d = 2 logits for 7 words: after W_2 follow products with the rows of C"),
-            ("does not support ufuncs", "a NumPy function has met a Tensor: use `tanh` of the tape, not `np.tanh`"),
-        ):  # fmt: skip
-            if part in str(error):
-                raise Wrong(sentence) from None
-        raise
-    if answer is not None and not hasattr(answer, "parents"):
-        raise Wrong(f"your loss is a {type(answer).__name__}, not a Tensor: the tape has lost it, so nothing can "
-                    "learn; leave out `.value`")  # fmt: skip
-
-    def loss(**ways: object) -> float:
-        return _mlp_loss(values, inputs, targets, **ways)
-
-    right = loss()
-    of_log_p = -right
+def nearest_level(lesson: ModuleType) -> None:
+    levels = np.array([-1.0, -0.4, -0.1, 0.0, 0.2, 0.9])
+    x = np.array([-0.95, -0.35, -0.26, 0.04, 0.16, 0.6, 1.0, -0.6, 0.11])
+    right = np.array([min(range(6), key=lambda i: abs(levels[i] - number)) for number in x], dtype=float)
+    step = 1.9 / 5
+    answer = lesson.nearest_level(x.copy(), levels.copy())
+    if np.shape(answer) == levels.shape:
+        raise Wrong("9 numbers, 6 levels: you return 6 indices, for each level the nearest number; for each number the "
+                    "nearest level is asked for")  # fmt: skip
+    away = np.abs(x[:, None] - levels)
     expect(
         answer,
         right,
-        "the loss of a network with 7 words, windows of 3 and 4 rows",
+        f"the levels {levels.tolist()} for {x.tolist()}",
         [
-            (4 * right, "your loss is 4 times too large: it is the sum over 4 windows, and a step would grow with the "
-                        "batch; the mean is asked"),
-            (loss(all_targets=True), "you take the ln p of *every* target in each row; in row i, only targets[i] came"),
-            (of_log_p, "your loss is the mean of ln p, a negative number: going down would make the right words less "
-                       "likely"),
-            (loss(newest_first=True), "the embeddings of a window stand the newest first: the rows of W_1 for the "
-                                      "oldest word meet the newest one; the oldest is asked first"),
-            (loss(by_coordinate=True), "side by side means a whole embedding, then the next: you have the first "
-                                       "coordinates of all words, then the second ones"),
-            (loss(linear=True), "there is no tanh: without it, W_1, W_2 and C make one matrix, and the hidden layer "
-                                "adds nothing to a table"),
-            (loss(tanh_twice=True), "there is a tanh too many: after W_2, no number would be outside -1 to 1"),
-            (loss(no_bias=True), "b_1 is missing"),
+            (np.searchsorted(levels, x, side="right") - 1, "0.16 lies between 0 and 0.2, and got 0: you take the level "
+                                                           "below, not the nearest; all numbers get smaller"),
+            (np.searchsorted(levels, x), "0.04 lies between 0 and 0.2, and got 0.2: you take the level above"),
+            (np.round((x + 1) / step), "you round as if the levels were equally far apart; these are closer together "
+                                       "near 0, where most weights are"),
+            (np.full(9, 5), "each of your indices is 5: the smallest difference is the most negative one; a distance "
+                            "has no sign"),
+            (away.argmax(axis=1), "you take the level that is furthest away"),
+            (away.min(axis=1), "you return the distances; the index of the level is asked for"),
+            (levels[right.astype(int)], "you return the levels themselves; what is stored is the index, which needs 4 "
+                                        "bits for 16 levels"),
         ],
     )  # fmt: skip
-    lesson.backward(answer)
-    for name in ("W_2", "b_1", "W_1", "C"):
-        slopes = _slopes(values[name], loss)
-        found = np.asarray(parameters[name].gradient)
-        if name == "C" and found.shape == slopes.shape and not np.allclose(found, slopes, atol=1e-5):
-            raise Wrong("the loss is right, but the gradient of C is not: C is used twice, for the windows and for the "
-                        "logits, and only one of the two is on the tape")  # fmt: skip
-        lost = [(0 * slopes, f"the loss is right, but {name} gets no gradient: on the way to the loss something became "
-                             "plain numbers, and the walk back ends there")]  # fmt: skip
-        expect(found, slopes, f"the gradient of {name}", lost, tolerance=1e-5)
-    dice = draws("mlp_loss")
-    for n_words, n_ctx, d, n_hidden, n_rows in ((7, 2, 2, 5, 4), (5, 1, 3, 2, 1), (9, 5, 4, 6, 3)):
-        shapes = {"C": (n_words, d), "W_1": (n_ctx * d, n_hidden), "b_1": (n_hidden,), "W_2": (n_hidden, d)}
-        inputs, targets = dice.integers(0, n_words, (n_rows, n_ctx)), dice.integers(0, n_words, n_rows)
-        for scale in (1.0, 100.0):
-            values = {name: scale * dice.normal(size=shape) for name, shape in shapes.items()}
-            try:
-                with np.errstate(all="ignore"):
-                    answer = lesson.mlp_loss(
-                        {name: tape.Tensor(each) for name, each in values.items()}, inputs, targets
-                    )
-            except (IndexError, ValueError):
-                raise Wrong(f"windows of 3 words are right, but here they have {n_ctx}: `inputs.shape[1]` says how "
-                            "many") from None  # fmt: skip
-            if scale > 1 and np.ndim(answer.value) == 0 and not np.isfinite(answer.value):
-                raise Wrong("with weights of about 100, your loss is not a number any more: an exponential overflows, "
-                            "or rounds to 0; `log_softmax` of the tape knows what to do")  # fmt: skip
-            what = f"the loss with windows of {n_ctx} words, {n_rows} rows and weights of about {scale:.0f}"
-            expect(answer, _mlp_loss(values, inputs, targets), what)
-
-
-def _mlp_loss(
-    values,
-    inputs,
-    targets,
-    newest_first=False,
-    by_coordinate=False,
-    linear=False,
-    tanh_twice=False,
-    no_bias=False,
-    all_targets=False,
-) -> float:
-    x = values["C"][inputs]
-    x = x[:, ::-1] if newest_first else x
-    x = x.swapaxes(1, 2) if by_coordinate else x
-    hidden = x.reshape(len(x), -1) @ values["W_1"] + (0 if no_bias else values["b_1"])
-    out = (hidden if linear else np.tanh(hidden)) @ values["W_2"]
-    z = (np.tanh(out) if tanh_twice else out) @ values["C"].T
-    picked = z[:, targets].mean(axis=1) if all_targets else z[np.arange(len(z)), targets]
-    return float(np.mean(np.logaddexp.reduce(z, axis=1) - picked))
-
-
-def _slopes(value: np.ndarray, loss) -> np.ndarray:
-    """The derivative of the loss by each number of an array that it reads, by trying."""
-    slopes = np.zeros_like(value)
-    for place in np.ndindex(value.shape):
-        kept, both = value[place], []
-        for step in (1e-5, -1e-5):
-            value[place] = kept + step
-            both.append(loss())
-        value[place] = kept
-        slopes[place] = (both[0] - both[1]) / 2e-5
-    return slopes
+    x = np.random.default_rng(3).standard_normal(500)
+    answer = np.asarray(lesson.nearest_level(x.copy(), levels.copy()), dtype=int)
+    off = np.abs(levels[answer] - x) - np.abs(levels[:, None] - x).min(axis=0)
+    if off.max() > 1e-12:
+        raise Wrong(f"500 numbers: for {x[off.argmax()]:.3f}, another level is nearer than yours")
+    random = draws("nearest_level")
+    for n_levels, low, high in ((16, -1, 1), (2, -3, 5), (21, 4, 9), (1, 0, 1), (7, -900, -100)):
+        levels = np.sort(random.uniform(low, high, size=n_levels))
+        x = np.concatenate([random.uniform(low, high, size=40), [low - 10.0, high + 10.0]])
+        what = f"{n_levels} level{'s' * (n_levels > 1)} between {low} and {high}"
+        try:
+            answer = np.asarray(lesson.nearest_level(x.copy(), levels.copy()), dtype=int)
+        except (IndexError, ValueError):
+            raise Wrong(f"{what}: your function takes an index that is not there; there may be any number of levels, "
+                        "and numbers beyond the first and the last") from None  # fmt: skip
+        expect(np.shape(answer), x.shape, f"{what}, 42 numbers: the shape of the indices")
+        if answer.min() < 0 or answer.max() >= n_levels:
+            raise Wrong(f"{what}: your index {answer.min() if answer.min() < 0 else answer.max()} is none of 0 to "
+                        f"{n_levels - 1}")  # fmt: skip
+        off = np.abs(levels[answer] - x) - np.abs(levels[:, None] - x).min(axis=0)
+        if off.max() > 1e-9:
+            place = off.argmax()
+            raise Wrong(f"{what}: for {x[place]:.3f} you take {levels[answer[place]]:.3f}, but another is nearer")
+    expect(np.shape(lesson.nearest_level(np.zeros(0), levels)), (0,), "no numbers at all: the shape of the indices")

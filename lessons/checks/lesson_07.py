@@ -1,700 +1,568 @@
-"""Checks of lesson 7. Every right answer is computed here by plain loops over positions.
-
-Each check begins with an example in which known mistakes show, and goes on to random ones of other sizes.
-"""
+"""Checks of lesson 7: each has the name of its exercise, and answers with a sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from copy import deepcopy
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+import lesson_01 as tape
 from pellucid.course.checks import Wrong, draws, expect
 
-Array = np.ndarray
+# Two documents over the words 1 to 4; 0 is the END. "1 2" comes three times, and no document has "3 2".
+DOCUMENTS = [[1, 2, 1, 2, 3], [2, 4, 1, 2]]
 
 
-def _call(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns for one more example. A size that it has as a number meets others here."""
+def count_pairs(lesson: ModuleType) -> None:
+    counts = _pairs(DOCUMENTS, 6)
+    inner = counts.copy()
+    inner[0] = inner[:, 0] = 0
+    across = inner.copy()
+    across[3, 2] += 1
+    once = np.minimum(counts, 1)
+    once_each = once.copy()  # per document
+    once_each[1, 2] = 2
+    two_ends = counts.copy()
+    two_ends[0, 0] = 1
+    only_once = ("1, 2 comes three times, but you have {}: `+=` with a list of places adds only once to each place, "
+                 "however often it is in the list")  # fmt: skip
+    only_end, only_begin = inner.copy(), inner.copy()
+    only_end[:, 0], only_begin[0] = counts[:, 0], counts[0]
+    glued = across.copy()
+    glued[0, 1] = glued[2, 0] = 1
+    a_missing_end = ("the texts have no {}: nothing says where a text {}; an END stands before the first word of each "
+                     "document, and after its last one")  # fmt: skip
+    in_a_row = ("you count the pair 3, 2, which no document has: 3 ends the first one and 2 begins the second; nobody "
+                "wrote them side by side")  # fmt: skip
+    given = deepcopy(DOCUMENTS)
+    answer = lesson.count_pairs(given, 6)
+    if given != DOCUMENTS:
+        raise Wrong(f"your function has changed the documents that it was given: the first one is now {given[0]}, and "
+                    "whoever counts next finds pairs that nobody wrote; make a new list")  # fmt: skip
+    expect(
+        answer,
+        counts,
+        "the pairs of [1, 2, 1, 2, 3] and [2, 4, 1, 2]",
+        [
+            (counts.T, "your table lies on its side: at [1, 2] belongs how often 2 follows 1, which is 3 times"),
+            (across, in_a_row),
+            (glued, in_a_row),
+            (inner, a_missing_end.format("END", "begins or ends")),
+            (only_end, a_missing_end.format("END before them", "begins")),
+            (only_begin, a_missing_end.format("END after them", "ends")),
+            (once, only_once.format(1)),
+            (once_each, only_once.format(2)),
+            (two_ends, "you count END after END, where one document ends and the next one begins: take the pairs of "
+                       "each document by itself"),
+        ],
+    )  # fmt: skip
+    expect(lesson.count_pairs([[]], 2), [[1, 0], [0, 0]], "the pairs of an empty document: END follows END")
+    expect(
+        lesson.count_pairs([[1, 1]] * 3000, 2),
+        [[0, 3000], [3000, 3000]],
+        "the document [1, 1], 3,000 times",
+        [
+            (np.array([[0, 184], [184, 184]]), "the pair 1, 1 comes 3,000 times, but you have 184: an integer of 8 "
+                                               "bits counts to 255 and begins again at 0"),
+            (np.array([[0, 2048], [2048, 2048]]), "the pair 1, 1 comes 3,000 times, but you have 2,048: a float of 16 "
+                                                  "bits has no 2,049, so 2,048 + 1 is rounded back"),
+        ],
+    )  # fmt: skip
+    random = draws("count_pairs")
+    for n_words in (3, 40):
+        documents = [random.integers(1, n_words, size=n).tolist() for n in (1, 2, 9, 200)]
+        expect(lesson.count_pairs(documents, n_words), _pairs(documents, n_words), f"four documents of {n_words} words")
+
+
+def _pairs(documents: list[list[int]], n_words: int) -> np.ndarray:
+    counts = np.zeros((n_words, n_words))
+    for document in documents:
+        for a, b in zip([0, *document], [*document, 0], strict=True):
+            counts[a, b] += 1
+    return counts
+
+
+def probabilities_of(lesson: ModuleType) -> None:
+    counts = np.array([[3.0, 1.0, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.0]])
+    alpha = 0.5
+    raised = counts + alpha
+    with np.errstate(divide="ignore", invalid="ignore"):
+        once = raised / (counts.sum(axis=1, keepdims=True) + alpha)
+        of_counted = raised / counts.sum(axis=1, keepdims=True)
+        only_zeros = np.where(counts == 0, alpha, counts)
+        unsmoothed = np.nan_to_num(counts / counts.sum(axis=1, keepdims=True))
+    answer = lesson.probabilities_of(counts.copy(), alpha)
+    if answer is not None and np.shape(answer) == (3, 3) and np.isnan(np.asarray(answer)).any():
+        raise Wrong("a word that never came, but for alpha, gives you 0/0: add alpha to the counts before you divide")
+    expect(
+        answer,
+        raised / raised.sum(axis=1, keepdims=True),
+        "counts (3, 1, 0), (0, 0, 2), (0, 0, 0) with alpha = 0.5",
+        [
+            (once, "your first row sums to 1.22: each of its three pairs got alpha, but you divide as if only one had"),
+            (of_counted, "you divide by what was counted: your first row sums to 1.375, and a word that never came is "
+                         "divided by 0; the invented pairs belong into the sum, too"),
+            (raised / raised.sum(axis=0, keepdims=True),
+             "your columns sum to 1, not your rows: that is which word came before, given the one after"),
+            (raised / raised.sum(axis=1),
+             "neither rows nor columns sum to 1: you divide each *column* by the sum of a row, because NumPy lays a "
+             "flat array of sums along the last axis"),
+            (raised / raised.sum(), "the whole table sums to 1: that is how often a pair comes at all, not what comes "
+                                    "next if the first word is known"),
+            (only_zeros / only_zeros.sum(axis=1, keepdims=True),
+             "only the pairs that never came got alpha: with alpha = 1, never would be as likely as once"),
+            (unsmoothed + alpha, "you add alpha to the shares, not to the counts: your rows no longer sum to 1, and "
+                                 "alpha weighs as much after 1,000 pairs as after one"),
+        ],
+    )  # fmt: skip
+    counts = np.array([[8.0, 1.0], [0.0, 1.0]])
+    expect(lesson.probabilities_of(counts, 0), [[8 / 9, 1 / 9], [0.0, 1.0]], "without smoothing")
+    lesson.probabilities_of(counts, 1.0)
+    if not np.array_equal(counts, [[8.0, 1.0], [0.0, 1.0]]):
+        raise Wrong("the probabilities are right, but your function has changed the counts that it was given")
+    whole = np.array([[3, 1, 0], [0, 0, 2], [0, 0, 0]])
+    answer = lesson.probabilities_of(whole, alpha)
+    expect(
+        answer,
+        raised / raised.sum(axis=1, keepdims=True),
+        "the same counts as integers",
+        [(np.zeros((3, 3)), "counts may be integers, and then your array holds integers, too: all that is below 1 "
+                            "becomes 0")],
+    )  # fmt: skip
+    random = draws("probabilities_of")
+    for n in (1, 2, 30):
+        counts, alpha = random.poisson(1.0, size=(n, n)).astype(float), float(random.uniform(0.01, 2))
+        right = np.array([[(c + alpha) / (sum(row) + n * alpha) for c in row] for row in counts])
+        expect(lesson.probabilities_of(counts, alpha), right, f"a table of {n} words with alpha = {alpha:.3f}")
+
+
+def floor_of_pairs(lesson: ModuleType) -> None:
+    expected = np.array([[0.0, 3.0, 0.0, 1.0], [2.0, 0.0, 2.0, 4.0], [2.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
+    total, rows = expected.sum(), expected.sum(axis=1, keepdims=True)
+    right = float((_surprise(expected, rows) * expected).sum() / total)
+    columns = expected.sum(axis=0)
+    of_rows = (_surprise(expected, rows) * expected).sum(axis=1)[:3] / rows[:3, 0]
+    joint = float((_surprise(expected, total) * expected).sum() / total)
+    answer = lesson.floor_of_pairs(expected.copy())
+    if answer is not None and np.ndim(answer) == 0 and np.isnan(answer):
+        raise Wrong("you get NaN: a pair that never comes gives 0 · ln 0, or 0/0 if its whole row is empty; it costs "
+                    "nothing, so leave it out")  # fmt: skip
+    wrong = f"; you have {{:.3f}} nats, not {right:.3f}"
+    unweighted = ("each row counts as much as every other, but a word that comes often asks the model for its "
+                  "prediction often" + wrong)  # fmt: skip
+    backwards = float((_surprise(expected, np.broadcast_to(columns, expected.shape)) * expected).sum() / total)
+    alone = float((_surprise(columns, total) * columns).sum() / total)
+    last = rows[rows > 0] / total
+    last_alone = float(-(last * np.log(last)).sum())
+    expect(
+        answer,
+        right,
+        "the floor of a table of pairs",
+        [
+            (joint, ("that is the entropy of the pair: it charges for the first word, too, which the model has seen"
+                     + wrong).format(joint)),
+            (of_rows.mean(), unweighted.format(of_rows.mean())),
+            (of_rows.sum() / 4, unweighted.format(of_rows.sum() / 4)),
+            (of_rows.sum(), unweighted.format(of_rows.sum())),
+            (right / np.log(2), f"you have {right / np.log(2):.3f}, not {right:.3f}: 1.443 times as much, so these are "
+                                "bits; a nat is 1.443 bits"),
+            (alone, ("that is the entropy of the next word alone: what a model can do that has forgotten the last word"
+                     + wrong).format(alone)),
+            (last_alone, ("that is the entropy of the last word, which the model sees; the next one costs"
+                          + wrong).format(last_alone)),
+            (backwards, ("you divide by the sums of the columns: that is how well the *last* word can be told from the "
+                         "next one" + wrong).format(backwards)),
+            (-right, f"your floor is {-right:.3f}, below 0: ln of a probability is negative, and a surprise is "
+                     "minus that"),
+            (right * total, f"you have {right * total:.2f}, not {right:.3f}: those are the nats of a whole text; "
+                            "divide by its number of words"),
+        ],
+    )  # fmt: skip
+
+    random = draws("floor_of_pairs")
+    for n in (1, 4, 20):
+        table = np.where(random.random((n, n)) < 0.5, 0.0, random.exponential(size=(n, n)) ** 4)
+        table[0, 0] = 1.0
+        right = float((_surprise(table, table.sum(axis=1, keepdims=True)) * table).sum() / table.sum())
+        expect(lesson.floor_of_pairs(table.copy()), right, f"the floor of a table of {n} words")
+        expect(
+            lesson.floor_of_pairs(table * 1e-4),
+            right,
+            f"the floor of a table of {n} words, each pair 10,000 times as rare: no probability changes",
+        )
+
+
+def _surprise(numbers: np.ndarray, out_of: np.ndarray | float) -> np.ndarray:
+    """-ln of the share, 0 where nothing is."""
+    shares = np.divide(numbers, out_of, out=np.ones_like(numbers), where=numbers > 0)
+    return -np.log(shares)
+
+
+def stable_log_softmax(lesson: ModuleType) -> None:
+    z = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]])
+    exponentials = np.exp(z)
+    given = z.copy()
     try:
         with np.errstate(all="ignore"):
-            return function(*arguments)
-    except (ValueError, IndexError, TypeError) as error:
-        raise Wrong(f"{what}: the example before went well, but here Python says “{error}”; which size, or number of "
-                    "axes, is written as a number and not read from a shape?") from None  # fmt: skip
+            answer = lesson.stable_log_softmax(given)
+    except AttributeError as error:
+        if "'value'" not in str(error):
+            raise
+        raise Wrong("the functions of your tape take a Tensor, but z is an array: write this one with NumPy") from None
+    if np.shape(answer) == z.shape and np.isposinf(np.asarray(answer, dtype=float)).any():
+        raise Wrong("small logits, less a large fixed number: every exponential rounds to 0, and ln 0 is -inf. The "
+                    "number that you subtract must come from the row itself")  # fmt: skip
+    lowered = z - z.max(axis=-1, keepdims=True)
+    expect(
+        answer,
+        np.log(exponentials / exponentials.sum(axis=-1, keepdims=True)),
+        "the logits (1, 2, 0.5) and (0, -1, 3)",
+        [
+            (np.log(exponentials / exponentials.sum(axis=0)), "you sum down the columns: each *row* is a softmax"),
+            (np.log(exponentials / exponentials.sum()),
+             "all six probabilities together sum to 1: each *row* is a softmax"),
+            (lowered - np.log(np.exp(lowered).sum()),
+             "the sum of the exponentials runs over all rows: each *row* is a softmax"),
+            (lowered - np.exp(lowered).sum(axis=-1, keepdims=True),
+             "you subtract the sum of the exponentials; ln (a / b) is ln a - ln b"),
+            (exponentials / exponentials.sum(axis=-1, keepdims=True), "that is the softmax; its logarithm is asked"),
+        ],
+    )  # fmt: skip
+    if not np.array_equal(given, z):
+        raise Wrong("the result is right, but your function has changed the logits that it was given")
+    for logits, overflows, underflows in (
+        ([1000.0, 999.0, 998.0], "the logits 1000, 999, 998: e^1000 overflows to inf. Only differences matter: which "
+                                 "number can you subtract first?", ""),
+        ([0.0, 0.0, 3000.0], "the logits 0, 0, 3000: their mean is 1000, and e^(3000 - 1000) still overflows. Which "
+                             "number must you subtract so that none is above 0?",
+         "the logits 0, 0, 3000: e^-3000 rounds to 0, and ln 0 is -inf; but the answer is -3000. Write ln softmax as a "
+         "difference: which part needs no exponential?"),
+        ([-1000.0, -1000.0, -1000.0], "three logits of -1000: every exponential rounds to 0, and ln 0 is -inf", ""),
+    ):  # fmt: skip
+        with np.errstate(all="ignore"):
+            answer = lesson.stable_log_softmax(np.array([logits]))
+        if not np.isfinite(np.max(answer)):
+            raise Wrong(overflows)
+        if not np.isfinite(answer).all():
+            raise Wrong(underflows)
+        shifted = np.array([logits]) - max(logits)
+        right = shifted - np.log(np.exp(shifted).sum())
+        if np.shape(answer) == right.shape and min(right[0]) < -100 < np.min(answer):
+            raise Wrong(
+                f"the logits 0, 0, 3000: you have {np.min(answer):.1f} for the first, not -3000: a small number added "
+                "before the logarithm hides that e^-3000 is rounded to 0, and makes the loss too small"
+            )
+        expect(answer, right, f"the logits {', '.join(f'{each:.0f}' for each in logits)}")
+    with np.errstate(all="ignore"):
+        answer = lesson.stable_log_softmax(np.array([[0.0, 1.0], [-3000.0, -3000.0]]))
+    if not np.isfinite(answer).all():
+        raise Wrong("the rows (0, 1) and (-3000, -3000): the largest of *all* logits is 1, so the whole second row "
+                    "rounds to 0; each row needs its own largest logit")  # fmt: skip
+    expect(
+        lesson.stable_log_softmax(np.zeros((2, 1, 3))),
+        np.full((2, 1, 3), -np.log(3)),
+        "an array (2, 1, 3) of zeros",
+        [(np.zeros((2, 1, 3)), "an array (2, 1, 3) of zeros: each softmax runs over the *last* axis, here 3 logits")],
+    )
+    random = draws("stable_log_softmax")
+    for shape in ((5,), (1, 1), (40, 3), (2, 3, 4)):
+        for scale in (1.0, 1e4):
+            z = scale * random.normal(size=shape)
+            shifted = z - z.max(axis=-1, keepdims=True)
+            right = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+            try:
+                answer = lesson.stable_log_softmax(z.copy())
+            except ValueError:  # NumPy's error about an axis is one
+                raise Wrong(f"logits of the shape {shape}: your function asks for an axis that is not there; the last "
+                            "axis has the number -1, however many there are") from None  # fmt: skip
+            expect(answer, right, f"logits of the shape {shape}, as large as {abs(z).max():.3g}")
 
 
-def _has_nan(answer: Any) -> bool:
+def gradient_of_cross_entropy(lesson: ModuleType) -> None:
+    random = np.random.default_rng(5)
+    z, targets = random.normal(size=(3, 4)), np.array([2, 0, 2])
+    p = np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True)
+    one_hot = np.eye(4)[targets]
+    right = (p - one_hot) / 3
+    of_target = p[np.arange(3), targets][:, None]
+    of_p = of_target * (p - one_hot)
+    bells = p * (1 - p)
+    no_one = ("your gradient has no negative number: a step against it lowers every logit, also that of the word that "
+              "came; where does the -z of that word's loss go?")  # fmt: skip
+    sign = "the sign is reversed: a step against your gradient makes the word that came *less* likely"
+    softmax_alone = ("that is the derivative of the probability, p(1 - p) and the like; the loss is its logarithm, "
+                     "which divides by p once more")  # fmt: skip
+    in_each_row = "you subtract the 1 in each row at *all* the words that came; in row i, only word targets[i] came"
+    in_logs = "you took ln p - 1; the gradient is p - 1, and `stable_log_softmax` gives ln p"
+    everywhere = "you subtract 1 everywhere; in row i it belongs at word targets[i] alone, the word that came"
+    alone = "the words that did not come have no gradient: they must lose what that word gains, each in proportion to p"
+    total = "each row is 3 times too large: the loss is the mean over 3 rows, not their sum"
+    expect(
+        lesson.gradient_of_cross_entropy(z.copy(), targets),
+        right,
+        "three rows of four logits",
+        [
+            (p / 3, no_one), (p, no_one), (p - p * one_hot, no_one), ((p - p * one_hot) / 3, no_one),
+            (-right, sign), (-3 * right, sign),
+            (of_p / 3, softmax_alone), (of_p, softmax_alone), (-of_p / 3, softmax_alone), (-of_p, softmax_alone),
+            (bells, softmax_alone), (bells / 3, softmax_alone),
+            (-bells * one_hot, softmax_alone), (-bells * one_hot / 3, softmax_alone),
+            (3 * right, total),
+            (np.log(p) - one_hot, in_logs), ((np.log(p) - one_hot) / 3, in_logs),
+            (p - 1, everywhere), ((p - 1) / 3, everywhere),
+            ((p - one_hot) * one_hot, alone), ((p - one_hot) * one_hot / 3, alone),
+            (p / 3 - one_hot, "you divide p by 3, but not the 1: the mean over the rows divides the whole difference"),
+            (right / 4, "you divide by all 12 logits; the mean is over the 3 rows"),
+            ((p - one_hot.any(axis=0)) / 3, in_each_row), (p - one_hot.any(axis=0), in_each_row),
+        ],
+    )  # fmt: skip
+    before = z.copy()
+    lesson.gradient_of_cross_entropy(z, targets)
+    if not np.array_equal(z, before):
+        raise Wrong("the gradient is right, but your function has changed the logits that it was given")
+
+    def of(z: np.ndarray, targets: np.ndarray, what: str, tried: str = "") -> None:
+        with np.errstate(all="ignore"):
+            answer = lesson.gradient_of_cross_entropy(z.copy(), targets)
+        if np.shape(answer) == z.shape and not np.isfinite(np.asarray(answer, dtype=float)).all():
+            raise Wrong(f"{what}: you have NaN; an exponential overflows. The section before has the remedy")
+        lowered = np.exp(z - z.max(axis=1, keepdims=True))
+        right = (lowered / lowered.sum(axis=1, keepdims=True) - np.eye(z.shape[1])[targets]) / len(z)
+        if tried and np.shape(answer) == z.shape and not np.allclose(answer, right, rtol=0, atol=1e-9):
+            raise Wrong(tried)
+        expect(answer, right, what)
+
+    of(
+        2.0**20 + np.array([[1.0, 0.5, -0.25, 2.0]]), np.array([0]), "logits near a million",
+        "four logits near a million: only their differences matter, but your gradient is no longer right. A small step "
+        "to both sides is lost in the rounding there; p - 1 needs no step",
+    )  # fmt: skip
+    of(np.array([[1000.0, 999.0, 998.0], [-1000.0, 0.0, 1000.0]]), np.array([2, 0]), "logits of 1000 and -1000")
+    random = draws("gradient_of_cross_entropy")
+    for n, n_words, scale in ((1, 2, 1.0), (7, 5, 3.0), (3, 30, 20.0)):
+        of(scale * random.normal(size=(n, n_words)), random.integers(0, n_words, n), f"{n} rows of {n_words} logits")
+
+
+def windows(lesson: ModuleType) -> None:
+    _two_words(lesson)
+    documents = [[1, 2, 3, 4], [5, 6], [1, 2, 3]]
+    kept = deepcopy(documents)
+    for n_ctx in (3, 1, 5):
+        _compare(lesson, documents, n_ctx)
+        if documents != kept:
+            raise Wrong(f"your function has changed the documents that it was given: the first is now {documents[0]}, "
+                        "and the next one who reads it finds words that nobody wrote; make a new list")  # fmt: skip
+    random = draws("windows")
+    for n_ctx, n_words in ((2, 3), (4, 2000)):
+        documents = [random.integers(1, n_words, size=n).tolist() for n in random.integers(1, 8, size=5)]
+        _compare(lesson, [*documents, [n_words - 1]], n_ctx)
+    inputs, targets = lesson.windows(documents, 4)
+    ours, lesson.mlp_loss = lesson.mlp_loss, _loss_on_tape
+    parameters = lesson.new_parameters(2000, 4, d=2, n_hidden=3)
     try:
-        return bool(np.isnan(np.asarray(answer, dtype=float)).any())
-    except (TypeError, ValueError):
-        return False
+        lesson.train(parameters, inputs, targets, n_steps=2)
+    except (IndexError, TypeError, ValueError) as error:
+        raise Wrong(f"`train` can't learn from your windows: {error}") from None
+    finally:
+        lesson.mlp_loss = ours
 
 
-_TOO_LARGE = ("{}: there are NaN. A softmax that begins with e to the power of a score cannot hold e^1000; the one in "
-              "your file first subtracts the largest score of the row")  # fmt: skip
+def _loss_on_tape(parameters: Any, inputs: np.ndarray, targets: np.ndarray) -> Any:
+    """The network's loss, for an exercise that only makes its input."""
+    C = parameters["C"]
+    x = tape.concatenate([C[inputs[:, place]] for place in range(inputs.shape[1])])
+    hidden = tape.tanh(x @ parameters["W_1"] + parameters["b_1"])
+    return -tape.log_softmax(hidden @ parameters["W_2"] @ C.T)[np.arange(len(targets)), targets].mean()
 
 
-def _numbers(*shape: int, seed: int = 7, scale: float = 1.0) -> Array:
-    return scale * np.random.default_rng(seed).standard_normal(shape)
-
-
-def _shares(scores: Array) -> Array:
-    raised = np.exp(scores - scores.max())
-    return raised / raised.sum()
-
-
-def _softmax(scores: Array, axis: int = -1) -> Array:
-    return np.apply_along_axis(_shares, axis, scores)
-
-
-def _causal(scores_TS: Array) -> Array:
-    """The weights of one table of scores, row by row: each query sees the keys up to its own place."""
-    T, S = scores_TS.shape
-    weights_TS = np.zeros((T, S))
-    for t in range(T):
-        n_seen = S - T + t + 1
-        weights_TS[t, :n_seen] = _shares(scores_TS[t, :n_seen])
-    return weights_TS
-
-
-# ---- One head ----
-
-
-def head(lesson: ModuleType) -> None:
-    T, D, K = 5, 7, 4
-    x = _numbers(T, D)
-    W_Q, W_K, W_V = (_numbers(K, D, seed=seed, scale=0.4) for seed in (1, 2, 3))
-    answer = lesson.head(x, W_Q, W_K, W_V)
+def _cut(lesson: ModuleType, documents: list[list[int]], n_ctx: int) -> list[tuple[int, ...]]:
+    """The student's windows with their targets, a row for each, if they are arrays as `train` needs them."""
+    fixed = (f"with n_ctx = {n_ctx}, each window has {n_ctx} words, and {n_ctx} ENDs stand before a document: n_ctx "
+             "may be any number")  # fmt: skip
+    try:
+        answer = lesson.windows(documents, n_ctx)
+    except ValueError as error:
+        if "inhomogeneous" not in str(error):
+            raise
+        raise Wrong("your windows have different lengths: before the first words there are not enough words; put n_ctx "
+                    "ENDs there" if n_ctx == 2 else fixed) from None  # fmt: skip
     if answer is None:
-        raise Wrong("the head: your function returns None; is a `return` missing?")
+        raise Wrong("your function returns None; is a `return` missing?")
     if not isinstance(answer, (tuple, list)) or len(answer) != 2:
-        raise Wrong("the head: two arrays are expected, the weights and the outputs")
-    weights, outputs = answer
-    q, k, v = ([W @ row for row in x] for W in (W_Q, W_K, W_V))
-    products = np.array([[q[t] @ k[s] for s in range(T)] for t in range(T)])
-    right = _softmax(products / K**0.5)
-    over_queries = _softmax(products / K**0.5, axis=0)
-    if np.shape(weights) == (T, K) and np.shape(outputs) == (T, T):
-        raise Wrong("the weights come first, then the outputs")
-    if np.shape(outputs) == (T, D):
-        raise Wrong("you mixed the rows of x: what position s hands over is its value, W_V times row s of x")
-    expect(
-        weights,
-        right,
-        "the weights",
-        [
-            (
-                over_queries,
-                f"the columns sum to 1, not the rows: your softmax runs over the queries. Query 0 now takes "
-                f"{over_queries[0].sum():.2f} in all, but each query has exactly 1 to share among the keys",
-            ),
-            (over_queries.T, "your weights have a row for each key; a row should be what one query takes"),
-            (
-                right.T,
-                "your table is turned: a row should be what one query takes, and yours is what is taken from one "
-                "key. Lecture notes N0, (2.11), has the queries in the columns",
-            ),
-            (
-                _softmax(products),
-                "you don't scale the scores: they are sums of K = 4 products, so their variance is 4 times too large",
-            ),
-            (
-                _softmax(products / D**0.5),
-                "you divide by √7, the width of x; a score is a sum of K = 4 products, so its deviation is √4",
-            ),
-            (_softmax(products / K), "you divide by K; the variance of a sum of K products is K, its deviation √K"),
-            (
-                _softmax(products) / K**0.5,
-                "you divide after the softmax: each query now shares out 1/√K instead of 1; the root belongs to the "
-                "scores",
-            ),
-            (
-                _softmax(products / T**0.5),
-                "you divide by √5, the number of positions; a score is a sum of K = 4 products, so its deviation is √4",
-            ),
-            (products / K**0.5, "these are scores; no softmax has made shares of them"),
-            (
-                np.exp(products / K**0.5) / np.exp(products / K**0.5).sum(axis=1),
-                "you divide column s by the sum of row s: NumPy lays a row of sums over the rows; keep the axis that "
-                "you sum over",
-            ),
-        ],
-    )
-    expect(
-        outputs,
-        right @ np.array(v),
-        "the outputs",
-        [
-            (right.T @ np.array(v), "output t should be the mean with the weights of row t; you took column t"),
-            (right @ np.array(k), "you mixed the keys; a key is there to be found, what is handed over is the value"),
-        ],
-    )
-    rng = draws("head")
-    for largest in (3.0, 20_000.0):
-        T, D, K = (int(n) for n in rng.choice([3, 5, 7, 9, 11], 3, replace=False))
-        x, (W_Q, W_K, W_V) = rng.standard_normal((T, D)), rng.standard_normal((3, K, D))
-        W_Q *= _factor_to(largest, _products(x, x, W_Q, W_K))
-        what = f"another head, T = {T} and K = {K}, with scores up to {largest:,.0f}"
-        answer = _call(what, lesson.head, x, W_Q, W_K, W_V)
-        if not isinstance(answer, (tuple, list)) or len(answer) != 2:
-            raise Wrong(f"{what}: two arrays are expected, the weights and the outputs")
-        if _has_nan(answer[0]):
-            raise Wrong(_TOO_LARGE.format(what))
-        products = _products(x, x, W_Q, W_K)
-        right = _softmax(products / K**0.5)
-        expect(answer[0], right, f"{what}: the weights", [(_softmax(products / 2), _ROOT.format(K))], tolerance=1e-6)
-        expect(answer[1], right @ np.array([W_V @ row for row in x]), f"{what}: the outputs", tolerance=1e-6)
+        raise Wrong("two arrays are asked: the windows and the targets")
+    for each, name in zip(answer, ("windows", "targets"), strict=True):
+        if not isinstance(each, np.ndarray):
+            raise Wrong(f"your {name} are a {type(each).__name__}; `train` takes many rows and columns at once, so "
+                        "make an array of it with `np.array`")  # fmt: skip
+        if not np.issubdtype(each.dtype, np.integer):
+            raise Wrong(f"your {name} are of the type {each.dtype}: an id says which row of C is taken, and there is "
+                        "no row 1.0; ids are integers")  # fmt: skip
+        if each.dtype.itemsize == 1:
+            raise Wrong(f"your {name} are integers of 8 bits, which end at 255 at most; the demo has a token 2,047")
+    inputs, targets = answer
+    if n_ctx != 2 and inputs.ndim == 2 and inputs.shape[1] != n_ctx:
+        raise Wrong(fixed)
+    if inputs.ndim != 2 or inputs.shape[1] != n_ctx or targets.shape != (len(inputs),):
+        raise Wrong(f"with n_ctx = {n_ctx}, windows (N, {n_ctx}) and targets (N) are asked; yours are {inputs.shape} "
+                    f"and {targets.shape}")  # fmt: skip
+    return [(*map(int, window), int(target)) for window, target in zip(inputs, targets, strict=True)]
 
 
-def _products(x: Array, source: Array, W_Q: Array, W_K: Array) -> Array:
-    return np.array([[(W_Q @ row) @ (W_K @ other) for other in source] for row in x])
+def _compare(lesson: ModuleType, documents: list[list[int]], n_ctx: int) -> None:
+    rows = []
+    for document in documents:
+        for i, target in enumerate([*document, 0]):
+            rows.append((*([0] * n_ctx + document)[i : i + n_ctx], target))
+    given = _cut(lesson, documents, n_ctx)
+    if sorted(given) == sorted(rows):
+        return
+    lost = [row for row in sorted(set(rows)) if given.count(row) < rows.count(row)]
+    extra = [row for row in sorted(set(given)) if given.count(row) > rows.count(row)]
+    what = f"with n_ctx = {n_ctx}, the window {(lost or extra)[0][:-1]} before {(lost or extra)[0][-1]}"
+    if extra:
+        raise Wrong(f"the documents {documents}: {what} " + ("is missing" if lost else "is one too many"))
+    if set(given) == set(rows):
+        raise Wrong(f"{what} comes {rows.count(lost[0])} times, and you have it {given.count(lost[0])} times; what "
+                    "comes often is to be learned often")  # fmt: skip
+    if any(len(document) < n_ctx for document in documents):
+        raise Wrong(f"{what} is missing: a document may be shorter than a window; ENDs stand before it")
+    raise Wrong(f"the documents {documents}: {what} is missing")
 
 
-def _factor_to(largest: float, products: Array) -> float:
-    """What makes the largest score, in size, be `largest`, before the root."""
-    return float(largest / products.flat[np.abs(products).argmax()])
+def _two_words(lesson: ModuleType) -> None:
+    rows = [(0, 0, 1), (0, 1, 2), (1, 2, 3), (2, 3, 4), (3, 4, 0), (0, 0, 5), (0, 5, 6), (5, 6, 0)]
+    given = _cut(lesson, [[1, 2, 3, 4], [5, 6]], 2)
+    if sorted(given) == sorted(rows):
+        return
+    if sorted((b, a, target) for a, b, target in given) == sorted(rows):
+        raise Wrong("your windows have the newest word first: the oldest is asked first, as one reads")
+    if len(given) >= 6 and all(target == b for _, b, target in given):
+        raise Wrong("the target is the last word of its own window: the model sees the answer, and its loss falls "
+                    "below the floor")  # fmt: skip
+    if (4, 0, 5) in given or (4, 5, 6) in given:
+        raise Wrong("a window of the second document reaches into the first: what came before is another text, and "
+                    "says nothing about this one")  # fmt: skip
+    if (0, 0, 2) in given:
+        raise Wrong("your targets come one word too late: right after the two ENDs stands 1, not 2")
+    if not any(target == 0 for *_, target in given):
+        raise Wrong("the END is never a target: a model must learn where a text ends, too")
+    if (0, 0, 1) not in given:
+        raise Wrong("nobody predicts the first words of a document: before them stand ENDs, so each has a full window")
+    if set(given) < set(rows) and (0, 1, 2) not in given:
+        raise Wrong("your windows don't overlap: 2 is never a target, but each word is to be predicted once")
+    raise Wrong(f"[1, 2, 3, 4] and [5, 6] with n_ctx = 2: rows (window, target) {rows} are right; yours are {given}")
 
 
-_ROOT = "you divide by 2, which was √K in the first example; here K is {}, the number of rows of W_Q"
-
-
-def causal_weights(lesson: ModuleType) -> None:
-    with np.errstate(all="ignore"):
-        _causal_weights_of_a_square(lesson)
-        _causal_weights_with_a_cache(lesson)
-    rng = draws("causal_weights")
-    for before in ((), (2,), (2, 1, 3)):
-        T = int(rng.integers(2, 6))
-        S = T + int(rng.integers(4))
-        _causal_weights_of_any(lesson, rng, (*before, T, S))
-    _causal_weights_of_any(lesson, rng, (2, 1, int(rng.integers(2, 6))))
-
-
-def _causal_weights_of_any(lesson: ModuleType, rng: np.random.Generator, shape: tuple[int, ...]) -> None:
-    T, S = shape[-2:]
-    scores = 2 * rng.standard_normal(shape)
-    is_future = np.arange(S) > np.arange(S - T, S)[:, None]
-    right = np.array([_causal(table) for table in scores.reshape(-1, T, S)]).reshape(shape)
-    what = f"T = {T} and S = {S}, in an array with {len(shape)} axes"
-    expect(_call(what, lesson.causal_weights, scores.copy()), right, what)
-
-    low = scores + np.linspace(-1e6, 1e6, T)[:, None]
-    answer = _call(what, lesson.causal_weights, low.copy())
-    if _has_nan(answer):
-        raise Wrong(f"{what}: with a million more or less on all scores of a row, the weights should stay, but some "
-                    "are NaN: e^1000000 is inf, and e^-1000000 is 0. The softmax in your file first subtracts the "
-                    "largest score of each row")  # fmt: skip
-    _expect_none_ahead(answer, is_future, f"{what}, with scores down to -1,000,000")
-    expect(answer, right, f"{what}, with a million more or less on all scores of a row", tolerance=1e-7)
-
-    answer = _call(what, lesson.causal_weights, np.where(is_future, scores + 20_000, scores))
-    _expect_none_ahead(answer, is_future, f"{what}, with 20,000 more on each score of the future")
-    answer = _call(what, lesson.causal_weights, np.where(is_future, scores + 300, scores))
-    _expect_none_ahead(answer, is_future, what)
-    expect(answer, right, f"{what}: with 300 more on each score of the future, which must not matter", tolerance=1e-7)
-
-
-def _expect_none_ahead(answer: Any, is_future: Array, what: str) -> None:
-    if np.shape(answer)[-2:] == is_future.shape:
-        ahead = np.nan_to_num(np.where(is_future, answer, 0.0)).max()
-        if ahead > 1e-10:
-            raise Wrong(f"{what}: a share of {ahead:.2g} goes to the future. What you put in place of a hidden score "
-                        "hides it only if the others are much higher; which number is below all others?")  # fmt: skip
-
-
-def _causal_weights_of_a_square(lesson: ModuleType) -> None:
-    shares = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.2, 0.3, 0.1], [0.3, 0.2, 0.4, 0.1], [0.25, 0.3, 0.15, 0.3]])
-    scores = np.log(shares) + np.array([[0.7], [-0.2], [1.1], [0.4]])
-    right, T = _causal(scores), len(scores)
-    answer = lesson.causal_weights(scores.copy())
-    is_nan = np.isnan(np.asarray(answer, dtype=float)) if np.shape(answer) == (T, T) else np.zeros((T, T), dtype=bool)
-    if is_nan[1:].any():
-        raise Wrong(
-            "there are NaN in rows that see something; 0 · -∞ is NaN, so a mask of -∞ can't be made by a product"
-        )
-    if is_nan[0].all():
-        raise Wrong(
-            "row 0 is NaN: its query sees no key at all, not even its own, and 0/0 is no share. A position "
-            "may look at itself"
-        )
-    if np.shape(answer) == (T, T) and np.triu(answer, 1).max() < 1e-3:
-        _expect_none_ahead(answer, np.tri(T) == 0, "the weights of four positions")
-    past = np.where(np.tri(T, k=-1) > 0, -np.inf, scores)
-    zeros = np.where(np.tri(T) > 0, scores, 0.0)
-    itself = np.where(np.tri(T, k=1) > 0, scores, -np.inf)
-    expect(
-        answer,
-        right,
-        "the weights of four positions",
-        [
-            (
-                shares * np.tri(T),
-                "row 1 sums to 0.6: you hid the future after the softmax, when it had taken its share already",
-            ),
-            (
-                _softmax(past),
-                "you hid the past: query 0 sees all four, and query 3 itself alone. In lecture notes N0, "
-                "(2.12), the queries stand in the columns; yours are the rows, so that mask must be turned",
-            ),
-            (_softmax(zeros), "a hidden score of 0 is not hidden: e⁰ = 1 is a weight like any other"),
-            (_softmax(itself), "query 0 takes something from position 1: that is the token it is to predict"),
-            (_softmax(np.where(np.tri(T) > 0, scores, -np.inf), axis=0), "the columns sum to 1, not the rows"),
-            (_causal(scores / T**0.5), "you divide the scores by a root: this function gets them scaled already"),
-        ],
-    )
-
-
-def _causal_weights_with_a_cache(lesson: ModuleType) -> None:
-    scores = _numbers(2, 3, 2, 5)
-    right = np.array([[_causal(table) for table in text] for text in scores])
-    from_start = _softmax(np.where(np.tri(2, 5) > 0, scores, -np.inf))
-    answer = lesson.causal_weights(scores.copy())
-    if np.shape(answer) == scores.shape and np.isnan(np.asarray(answer, dtype=float)).any():
-        raise Wrong("right for one table, but here axis 1 is that of the heads: the keys are always the *last* axis")
-    expect(
-        answer,
-        right,
-        "the weights of 2 queries and 5 keys, of 3 heads and 2 texts",
-        [
-            (
-                from_start,
-                "with 2 queries and 5 keys, the queries are positions 3 and 4: your first query sees key 0 "
-                "alone, but it stands at position 3 and may see 0 to 3",
-            )
-        ],
-    )
-
-
-# ---- Several heads ----
-
-
-def split_heads(lesson: ModuleType) -> None:
-    B, T, H, K = 2, 5, 3, 4
-    x = np.arange(B * T * H * K, dtype=float).reshape(B, T, H * K)
-    right = np.array([[[x[b, t, h * K : h * K + K] for t in range(T)] for h in range(H)] for b in range(B)])
-    interleaved = np.array([[[x[b, t, h::H] for t in range(T)] for h in range(H)] for b in range(B)])
-    answer = lesson.split_heads(x.copy(), H)
-    if answer is not None and np.shape(answer) == (B, T, H, K):
-        raise Wrong(
-            "the axes are (B, T, H, K): cut as it should be, but the heads still stand behind the positions; "
-            "(B, H, T, K) is expected"
-        )
-    if answer is not None and np.shape(answer) == (B, H, K, T):
-        raise Wrong("the axes are (B, H, K, T); (B, H, T, K) is expected: a row is a position")
-    expect(
-        answer,
-        right,
-        "the heads",
-        [
-            (
-                x.reshape(B, H, T, K),
-                "head 0 got positions, not channels: its row 1 has numbers 4 to 7 of position 0, "
-                "where the first four numbers of position 1 should be. A reshape alone cannot move "
-                "an axis",
-            ),
-            (
-                interleaved,
-                f"head 0 got the numbers {', '.join(map(str, range(0, H * K, H)))} of each position, not the "
-                "first 4: you dealt them out like cards",
-            ),
-        ],
-    )
-    rng = draws("split_heads")
-    B, T, K = (int(n) for n in rng.choice([2, 3, 5, 6, 7], 3, replace=False))
-    for n_texts, H in ((B, B), (B, 1), (1, int(rng.integers(2, 9)))):
-        x = rng.standard_normal((n_texts, T, H * K))
-        right = np.array([[text[:, h * K : h * K + K] for h in range(H)] for text in x])
-        what = f"{n_texts} texts of {T} positions, cut into {H} heads of width {K}"
-        slips = [(right.swapaxes(0, 1), f"{what}: your axes are (H, B, T, K); (B, H, T, K) is expected")]
-        expect(_call(what, lesson.split_heads, x.copy(), H), right, what, slips if n_texts == H else [])
-
-
-def heads_by_einsum(lesson: ModuleType) -> None:
-    B, T, H, K = 2, 5, 3, 4
-    q, k, v = (_numbers(B, T, H, K, seed=seed) for seed in (1, 2, 3))
-    right = _heads(q, k, v)
-    scores = [[q[b, :, h] @ k[b, :, h].T for h in range(H)] for b in range(B)]
-    weights = np.array([[_causal(table / K**0.5) for table in text] for text in scores])
-    turned_scores = np.array([[_causal(table.T / K**0.5).T @ v[b, :, h] for h, table in enumerate(scores[b])]
-                              for b in range(B)]).transpose(0, 2, 1, 3)  # fmt: skip
-    weights_BTHS = np.array(
-        [[_causal(table) for table in text] for text in np.einsum("bthk,bshk->bths", q, k) / K**0.5]
-    )
-    of_all = np.array([_causal(np.sum(scores[b], axis=0) / K**0.5) for b in range(B)])
-    turned = np.stack([[weights[b, h].T @ v[b, :, h] for h in range(H)] for b in range(B)]).transpose(0, 2, 1, 3)
-    with np.errstate(all="ignore"):
-        answer = lesson.heads_by_einsum(q.copy(), k.copy(), v.copy())
-    if np.shape(answer) == right.shape and np.isnan(np.asarray(answer, dtype=float)).any():
-        raise Wrong(
-            "there are NaN: causal_weights takes the last two axes for queries and keys; are yours the last two?"
-        )
-    expect(
-        answer,
-        right,
-        "the outputs of the heads",
-        [
-            (
-                turned,
-                "you mixed with the weights turned: position s gathered what others take from it. The letter that "
-                "disappears must be that of the keys",
-            ),
-            (
-                _heads(q, k, v, all_values=True),
-                "every head mixed the values of all heads: a letter that stands for the "
-                "heads in one array alone is summed away",
-            ),
-            (
-                _heads(q, k, v, all_keys=True),
-                "every head compared its query with the keys of all heads, added up: the "
-                "heads need the same letter in both arrays",
-            ),
-            (
-                np.einsum("bths,bshk->bthk", weights_BTHS, v),
-                "causal_weights takes the last two axes of the scores for queries and keys; yours are heads and keys, "
-                "so head 0 sees less than head 2",
-            ),
-            (
-                turned_scores,
-                "your scores have the keys before the queries: the keys ask, and the mask hides the wrong half",
-            ),
-            (
-                np.einsum("bts,bshk->bthk", of_all, v),
-                "the scores have no letter for the heads: all heads add up their scores and look at the same place",
-            ),
-            (_heads(q, k, v, scale=1.0), "you don't divide by √K"),
-            (_heads(q, k, v, scale=(H * K) ** -0.5), "you divide by √12; a head's score has K = 4 products"),
-            (_heads(q, k, v, is_causal=False), "your heads look ahead"),
-        ],
-    )
-    expect(lesson.heads_by_einsum(q[:, 3:], k, v), right[:, 3:], "2 queries after 3 others: 5 keys and values")
-    rng = draws("heads_by_einsum")
-    for times in (1, 1000):
-        B, S, H, K = (int(n) for n in rng.choice([2, 3, 5, 6, 7], 4, replace=False))
-        S += 1
-        T = int(rng.integers(2, S + 1))
-        q, k, v = rng.standard_normal((3, B, S, H, K))
-        q *= times
-        what = f"B = {B}, T = {T}, S = {S}, H = {H}, K = {K}" + (", with scores of 1,000 and more" if times > 1 else "")
-        answer = _call(what, lesson.heads_by_einsum, q[:, S - T :].copy(), k.copy(), v.copy())
-        if _has_nan(answer):
-            raise Wrong(_TOO_LARGE.format(what))
-        slips = [(_heads(q, k, v, scale=0.5)[:, S - T :], f"{what}: {_ROOT.format(K)}")]
-        expect(answer, _heads(q, k, v)[:, S - T :], what, slips, tolerance=1e-6)
-
-
-def _heads(
-    q: Array, k: Array, v: Array, scale: float | None = None, is_causal: bool = True, all_values=False, all_keys=False
-) -> Array:
-    """The outputs (B, T, H, K) of heads, one text, head and position after the other; with switches for mistakes."""
-    B, T, H, K = q.shape
-    outputs = np.zeros(q.shape)
-    for b, h in np.ndindex(B, H):
-        keys = k[b].sum(axis=1) if all_keys else k[b, :, h]
-        values = v[b].sum(axis=1) if all_values else v[b, :, h]
-        for t in range(T):
-            n = t + 1 if is_causal else T
-            scores = np.array([q[b, t, h] @ key for key in keys[:n]]) * (K**-0.5 if scale is None else scale)
-            outputs[b, t, h] = sum(w * value for w, value in zip(_shares(scores), values[:n], strict=True))
-    return outputs
-
-
-# ---- Positions ----
-
-
-def _turned(x: Array, positions: Array, speeds: Array, pairs: list[tuple[int, int]] | None = None) -> Array:
-    """Each pair as a complex number, times e^(i · angle)."""
-    K = x.shape[-1]
-    result = np.zeros(x.shape)
-    for i, (first, second) in enumerate(pairs or [(i, i + K // 2) for i in range(K // 2)]):
-        hand = (x[..., first] + 1j * x[..., second]) * np.exp(1j * np.asarray(positions) * speeds[i])
-        result[..., first], result[..., second] = hand.real, hand.imag
-    return result
-
-
-def _turned_in_place(x: Array, positions: Array, speeds: Array, mirrored: bool = False) -> Array:
-    cos, sin = np.cos(np.outer(positions, speeds)), np.sin(np.outer(positions, speeds))
-    a, b = np.split(x, 2, axis=-1)
-    if mirrored:
-        return np.concatenate([a * cos + b * sin, b * cos + a * sin], axis=-1)
-    a = a * cos - b * sin
-    return np.concatenate([a, b * cos + a * sin], axis=-1)
-
-
-def _rotated(x: Array) -> Array:
-    K = x.shape[-1]
-    return _turned(x, np.arange(x.shape[-2]), np.array([10_000 ** (-2 * i / K) for i in range(K // 2)]))
-
-
-def rotate(lesson: ModuleType) -> None:
-    T, K = 5, 6
-    x, t = _numbers(3, T, K), np.arange(T)
-    speeds = np.array([10_000 ** (-2 * i / K) for i in range(K // 2)])
-    too_fast = np.array([10_000 ** (-i / K) for i in range(K // 2)])
-    neighbours = [(2 * i, 2 * i + 1) for i in range(K // 2)]
-    right = _turned(x, t, speeds)
-    from_one = _turned(x, t + 1, speeds)
-    score = np.sum(right[0, 3] * right[1, 1])
-    expect(
-        lesson.rotate(x.copy()),
-        right,
-        "five positions of width 6, turned",
-        [
-            (
-                _turned(x, t, speeds, neighbours),
-                "your pairs are neighbours, numbers 2i and 2i + 1, as in the paper; here "
-                "they are i and i + K/2. The scores would be as good, but a model "
-                "trained with one form is lost in the other",
-            ),
-            (
-                from_one,
-                f"you count positions from 1: row 0 has turned, and it should not. No score shows it: between "
-                f"rows 3 and 1 it is {score:.4f} either way, because only the distance counts. It shows as soon as "
-                "keys counted from 0 lie in a cache",
-            ),
-            (
-                _turned(x, t, np.ones(K // 2)),
-                "all your clocks turn at the same speed; clock i turns by 10000^(-2i/K) "
-                "radians per position, and only clock 0 by a whole radian",
-            ),
-            (
-                _turned(x, t, 1 / speeds),
-                "your clocks get faster and faster; the exponent is negative: clock 0 is the fastest",
-            ),
-            (
-                np.stack(np.split(right, 2, axis=-1), axis=-1).reshape(x.shape),
-                "turned well, but laid down as neighbours: all new a's come first, then all new b's",
-            ),
-            (
-                _turned_in_place(x, t, speeds, mirrored=True),
-                "both signs are plus: then hands change their lengths; a turn keeps them. One sine needs a minus",
-            ),
-            (_turned(x, t, too_fast), "your clock 1 turns at 10000^(-1/6); it should be 10000^(-2/6)"),
-            (
-                _turned(x, -t, speeds),
-                "your hands turn clockwise: a query would see what lies before it as if it came after it",
-            ),
-            (_turned(x, np.radians(t), speeds), "you took the angles for degrees; they are radians"),
-            (x, "nothing has turned"),
-            (
-                _turned_in_place(x, t, speeds),
-                "the second half was computed from a first half that had turned already; both need the old numbers",
-            ),
-        ],
-    )
-    expect(
-        lesson.rotate(x[:, 3:].copy(), 3),
-        right[:, 3:],
-        "rows 3 and 4 alone, with start = 3",
-        [
-            (
-                _turned(x[:, 3:], t[:2], speeds),
-                "a query at position 3 has turned as if it stood at 0: `start` is the "
-                "position of the first row, when the keys before it are in a cache",
-            )
-        ],
-    )
-    rng = draws("rotate")
-    halves = rng.permutation([1, *rng.choice([2, 4, 5, 7], 2, replace=False)])
-    for before, half in zip(((), (2, 3), (1,)), halves, strict=True):
-        T, K, start = int(rng.integers(1, 7)), 2 * int(half), int(rng.integers(70, 2000))
-        x, t = rng.standard_normal((*before, T, K)), np.arange(start, start + T)
-        speeds = np.array([10_000 ** (-2 * i / K) for i in range(K // 2)])
-        right = _turned(x, t, speeds)
-        what = f"an array {x.shape} that starts at position {start}"
-        given = x.copy()
-        answer = _call(what, lesson.rotate, given, start)
-        if not np.array_equal(given, x):
-            raise Wrong("your function writes into the x that it is given: whoever turns the same query for another "
-                        "place would turn it twice; the result should be a new array")  # fmt: skip
-        slips = []
-        if len(before) == 2:
-            by_head = np.stack([_turned(x[:, h], np.full(T, start + h), speeds) for h in range(before[1])], axis=1)
-            slips = [(by_head, f"{what}: all rows of a head have turned alike, and each head by another angle: you "
-                      "took the axis of the heads for that of the positions, which is the last but one")]  # fmt: skip
-        expect(answer, right, what, slips, tolerance=1e-7)
-
-
-# ---- Another text, and the whole ----
-
-
-def cross_attention(lesson: ModuleType) -> None:
-    T, S, D, K = 3, 5, 6, 4
-    x, source = _numbers(T, D), _numbers(S, D, seed=8)
-    W_Q, W_K, W_V = (_numbers(K, D, seed=seed, scale=0.5) for seed in (1, 2, 3))
-    products = np.array([[(W_Q @ row) @ (W_K @ other) for other in source] for row in x]) / K**0.5
-    values = np.array([W_V @ other for other in source])
+def mlp_loss(lesson: ModuleType) -> None:
+    random = np.random.default_rng(6)
+    n_words, n_ctx, d, n_hidden = 7, 3, 2, 5
+    shapes = {"C": (n_words, d), "W_1": (n_ctx * d, n_hidden), "b_1": (n_hidden,), "W_2": (n_hidden, d)}
+    values = {name: random.normal(size=shape) for name, shape in shapes.items()}
+    inputs, targets = random.integers(0, n_words, (4, n_ctx)), np.array([6, 1, 1, 3])
+    parameters = {name: lesson.Tensor(value) for name, value in values.items()}
     try:
-        answer = lesson.cross_attention(x, source, W_Q, W_K, W_V)
-    except ValueError as error:
-        if f"size {T} is different from {S}" not in str(error) and f"size {S} is different from {T}" not in str(error):
-            raise
-        raise Wrong("keys or values come from x: each share is for a word of the source, so that its value is added; "
-                    "both come from there") from None  # fmt: skip
-    if isinstance(answer, tuple):
-        raise Wrong("the outputs alone are asked, without the weights")
-    if answer is not None and np.shape(answer) == (S, K):
-        raise Wrong(
-            "you have an output for each of the 5 words of the source, so the source has asked; the 3 words of "
-            "x are to ask, and the source to answer"
-        )
-    from_start = _softmax(np.where(np.tri(T, S) > 0, products, -np.inf)) @ values
+        answer = lesson.mlp_loss(parameters, inputs, targets)
+    except (IndexError, TypeError, ValueError) as error:
+        for part, sentence in (
+            ("size 6 is different from 2", "x has d = 2 numbers for each window, but W_1 has n_ctx d = 6 rows: lay the "
+                                           "embeddings side by side; added up, they forget which came first"),
+            ("axis 1 with size 2", "there are d = 2 logits for 7 words: after W_2 follow products with the rows of C"),
+            ("does not support ufuncs", "a NumPy function has met a Tensor: use `tanh` of the tape, not `np.tanh`"),
+        ):  # fmt: skip
+            if part in str(error):
+                raise Wrong(sentence) from None
+        raise
+    if answer is not None and not hasattr(answer, "parents"):
+        raise Wrong(f"your loss is a {type(answer).__name__}, not a Tensor: the tape has lost it, so nothing can "
+                    "learn; leave out `.value`")  # fmt: skip
+
+    def loss(**ways: object) -> float:
+        return _mlp_loss(values, inputs, targets, **ways)
+
+    right = loss()
+    of_log_p = -right
     expect(
         answer,
-        _softmax(products) @ values,
-        "3 words that look at 5 of another text",
+        right,
+        "the loss of a network with 7 words, windows of 3 and 4 rows",
         [
-            (
-                _causal(products) @ values,
-                "you hid a part of the source; all of it is there before the first word "
-                "is written, so nothing needs hiding",
-            ),
-            (
-                from_start,
-                "you hid a part of the source; all of it is there before the first word is written, so nothing "
-                "needs hiding",
-            ),
-            (
-                _softmax(products, axis=0) @ values,
-                "the columns sum to 1, not the rows: your softmax runs over the queries",
-            ),
-            (_softmax(products * K**0.5) @ values, "you don't divide by √K"),
+            (4 * right, "your loss is 4 times too large: it is the sum over 4 windows, and a step would grow with the "
+                        "batch; the mean is asked"),
+            (loss(all_targets=True), "you take the ln p of *every* target in each row; in row i, only targets[i] came"),
+            (of_log_p, "your loss is the mean of ln p, a negative number: going down would make the right words less "
+                       "likely"),
+            (loss(newest_first=True), "the embeddings of a window stand the newest first: the rows of W_1 for the "
+                                      "oldest word meet the newest one; the oldest is asked first"),
+            (loss(by_coordinate=True), "side by side means a whole embedding, then the next: you have the first "
+                                       "coordinates of all words, then the second ones"),
+            (loss(linear=True), "there is no tanh: without it, W_1, W_2 and C make one matrix, and the hidden layer "
+                                "adds nothing to a table"),
+            (loss(tanh_twice=True), "there is a tanh too many: after W_2, no number would be outside -1 to 1"),
+            (loss(no_bias=True), "b_1 is missing"),
         ],
-    )
-    rng = draws("cross_attention")
-    for largest in (3.0, 20_000.0):
-        S, D, K = (int(n) for n in rng.choice([6, 8, 10, 12, 14], 3, replace=False))
-        T = S + int(rng.integers(1, 4))
-        x, source, (W_Q, W_K, W_V) = (rng.standard_normal(shape) for shape in ((T, D), (S, D), (3, K, D)))
-        W_Q *= _factor_to(largest, _products(x, source, W_Q, W_K))
-        what = f"{T} words that look at {S} of another text, K = {K}, with scores up to {largest:,.0f}"
-        answer = _call(what, lesson.cross_attention, x, source, W_Q, W_K, W_V)
-        if _has_nan(answer):
-            raise Wrong(_TOO_LARGE.format(what))
-        products, values = _products(x, source, W_Q, W_K), source @ W_V.T
-        slips = [(_softmax(products / 2) @ values, f"{what}: {_ROOT.format(K)}"),
-                 (_softmax(products / (S - 1) ** 0.5) @ values, f"{what}: the root is one of the number of words "
-                  "in the source; it should be √K, K being the width of a query")]  # fmt: skip
-        expect(answer, _softmax(products / K**0.5) @ values, what, slips, tolerance=1e-6)
+    )  # fmt: skip
+    lesson.backward(answer)
+    for name in ("W_2", "b_1", "W_1", "C"):
+        slopes = _slopes(values[name], loss)
+        found = np.asarray(parameters[name].gradient)
+        if name == "C" and found.shape == slopes.shape and not np.allclose(found, slopes, atol=1e-5):
+            raise Wrong("the loss is right, but the gradient of C is not: C is used twice, for the windows and for the "
+                        "logits, and only one of the two is on the tape")  # fmt: skip
+        lost = [(0 * slopes, f"the loss is right, but {name} gets no gradient: on the way to the loss something became "
+                             "plain numbers, and the walk back ends there")]  # fmt: skip
+        expect(found, slopes, f"the gradient of {name}", lost, tolerance=1e-5)
+    dice = draws("mlp_loss")
+    for n_words, n_ctx, d, n_hidden, n_rows in ((7, 2, 2, 5, 4), (5, 1, 3, 2, 1), (9, 5, 4, 6, 3)):
+        shapes = {"C": (n_words, d), "W_1": (n_ctx * d, n_hidden), "b_1": (n_hidden,), "W_2": (n_hidden, d)}
+        inputs, targets = dice.integers(0, n_words, (n_rows, n_ctx)), dice.integers(0, n_words, n_rows)
+        for scale in (1.0, 100.0):
+            values = {name: scale * dice.normal(size=shape) for name, shape in shapes.items()}
+            try:
+                with np.errstate(all="ignore"):
+                    answer = lesson.mlp_loss(
+                        {name: tape.Tensor(each) for name, each in values.items()}, inputs, targets
+                    )
+            except (IndexError, ValueError):
+                raise Wrong(f"windows of 3 words are right, but here they have {n_ctx}: `inputs.shape[1]` says how "
+                            "many") from None  # fmt: skip
+            if scale > 1 and np.ndim(answer.value) == 0 and not np.isfinite(answer.value):
+                raise Wrong("with weights of about 100, your loss is not a number any more: an exponential overflows, "
+                            "or rounds to 0; `log_softmax` of the tape knows what to do")  # fmt: skip
+            what = f"the loss with windows of {n_ctx} words, {n_rows} rows and weights of about {scale:.0f}"
+            expect(answer, _mlp_loss(values, inputs, targets), what)
 
 
-def multi_head_attention(lesson: ModuleType) -> None:
-    B, T, H, K = 2, 5, 3, 4
-    D = H * K
-    x = _numbers(B, T, D)
-    W_Q, W_K, W_V, W_O = (_numbers(D, D, seed=seed, scale=0.4) for seed in (1, 2, 3, 4))
+def _mlp_loss(
+    values,
+    inputs,
+    targets,
+    newest_first=False,
+    by_coordinate=False,
+    linear=False,
+    tanh_twice=False,
+    no_bias=False,
+    all_targets=False,
+) -> float:
+    x = values["C"][inputs]
+    x = x[:, ::-1] if newest_first else x
+    x = x.swapaxes(1, 2) if by_coordinate else x
+    hidden = x.reshape(len(x), -1) @ values["W_1"] + (0 if no_bias else values["b_1"])
+    out = (hidden if linear else np.tanh(hidden)) @ values["W_2"]
+    z = (np.tanh(out) if tanh_twice else out) @ values["C"].T
+    picked = z[:, targets].mean(axis=1) if all_targets else z[np.arange(len(z)), targets]
+    return float(np.mean(np.logaddexp.reduce(z, axis=1) - picked))
 
-    def cut(W: Array) -> Array:
-        return np.array([[W @ row for row in text] for text in x]).reshape(B, T, H, K)
 
-    def by_head(function, table: Array) -> Array:
-        return np.stack([function(table[:, :, h]) for h in range(H)], axis=2)
-
-    q, k, v = map(cut, (W_Q, W_K, W_V))
-    turned_q, turned_k = by_head(_rotated, q), by_head(_rotated, k)
-    y = _heads(turned_q, turned_k, v)
-    side_by_side = y.reshape(B, T, D)
-    stacked = y.transpose(0, 2, 1, 3).reshape(B, T, D)
-    dealt_out = y.transpose(0, 1, 3, 2).reshape(B, T, D)
-    whole_q, whole_k = (_rotated(table.reshape(B, T, D)).reshape(B, T, H, K) for table in (q, k))
-
-    early_q, early_k = ((_rotated(x) @ W.T).reshape(B, T, H, K) for W in (W_Q, W_K))
-    other_q, other_k, other_v = ((x @ W).reshape(B, T, H, K) for W in (W_Q, W_K, W_V))
-
-    def mixed(y_BTHK: Array) -> Array:
-        return y_BTHK.reshape(B, T, D) @ W_O.T
-
-    try:
-        answer = lesson.multi_head_attention(x, W_Q, W_K, W_V, W_O, H)
-    except ValueError as error:
-        if "matmul" not in str(error):
-            raise
-        raise Wrong("the shapes of a product don't fit. With four axes, `.T` reverses all of them; `swapaxes(-1, -2)` "
-                    "swaps the last two alone") from None  # fmt: skip
-    expect(
-        answer,
-        mixed(y),
-        "3 heads of width 4",
-        [
-            (
-                side_by_side,
-                "no W_O: these are the outputs of the heads side by side. Nothing has mixed them yet, so "
-                "head 0 can only ever write into numbers 0 to 3",
-            ),
-            (side_by_side @ W_O, "W_O is turned: number i of the result is row i of W_O times the heads' outputs"),
-            (
-                mixed(stacked),
-                "position 0 got head 0's outputs of three positions: the outputs were joined with the heads "
-                "in front of the positions. First bring the heads of one position together",
-            ),
-            (
-                mixed(dealt_out),
-                "the heads' numbers are dealt out like cards; head 0's four numbers come first, then head 1's",
-            ),
-            (
-                mixed(_heads(turned_q, turned_k, by_head(_rotated, v))),
-                "you turned the values, too. Where a word stands "
-                "is to decide whether it is found, not what is "
-                "handed over",
-            ),
-            (
-                mixed(_heads(whole_q, whole_k, v)),
-                "you turned before you cut: the pairs then reach across the heads, and "
-                "the speeds are those of a head of width 12",
-            ),
-            (
-                mixed(_heads(early_q, early_k, v)),
-                "you turned x, before W_Q and W_K: the matrices mix all hands, and more than the distance counts; "
-                "turn the queries and the keys",
-            ),
-            (
-                mixed(_heads(turned_q, k, v)),
-                "you turned the queries alone: with the keys at rest, a score depends on where the query stands, not "
-                "on the distance",
-            ),
-            (
-                mixed(_heads(by_head(_rotated, other_q), by_head(_rotated, other_k), other_v)),
-                "W_Q, W_K and W_V are turned: number i of a query is row i of W_Q times x, as in `head`",
-            ),
-            (
-                x + mixed(y),
-                "you add x: that comes later, in the block; here the result is what the heads have gathered",
-            ),
-            (
-                mixed(_heads(q, k, v)),
-                "distance has no effect: either nothing is turned, or the axis before the last, which `rotate` takes "
-                "for the positions, is that of the heads",
-            ),
-            (
-                mixed(_heads(turned_q, turned_k, v, scale=D**-0.5)),
-                "you divide by √12, the width of x; a head's score has K = 4 products",
-            ),
-            (mixed(_heads(turned_q, turned_k, v, scale=1.0)), "you don't divide by √K"),
-            (mixed(_heads(turned_q, turned_k, v, is_causal=False)), "your heads look ahead"),
-        ],
-    )
-    rng = draws("multi_head_attention")
-    for is_extreme in (False, True):
-        B, T, H = (int(n) for n in rng.choice([1, 2, 5, 6], 3, replace=False))
-        T, K = T + 2, int(rng.choice([2, 6, 8]))
-        D = H * K
-        x, (W_Q, W_K, W_V, W_O) = rng.standard_normal((B, T, D)), rng.standard_normal((4, D, D)) * D**-0.5
-        if is_extreme:  # each position matches itself least of all
-            W_Q, W_K = 100 * W_Q, 100 * (0.1 * W_K - W_Q)
-        what = f"B = {B}, T = {T}, H = {H}, K = {K}" + (", with scores of 1,000 and more" if is_extreme else "")
-        answer = _call(what, lesson.multi_head_attention, x, W_Q, W_K, W_V, W_O, H)
-        if _has_nan(answer):
-            raise Wrong(_TOO_LARGE.format(what))
-        changed = x.copy()
-        changed[:, -1] += 3.0
-        later = _call(what, lesson.multi_head_attention, changed, W_Q, W_K, W_V, W_O, H)
-        if np.shape(answer) == np.shape(later) == (B, T, D) and not np.allclose(answer[:, :-1], later[:, :-1]):
-            moved = np.abs(np.asarray(answer) - later)[:, :-1].max()
-            raise Wrong(f"{what}: another word at the last position moves the outputs before it, by up to {moved:.2g}; "
-                        "so some of its share is left, however it was hidden")  # fmt: skip
-        q, k, v = ((x @ W.T).reshape(B, T, H, K) for W in (W_Q, W_K, W_V))
-        q, k = (np.stack([_rotated(table[:, :, h]) for h in range(H)], axis=2) for table in (q, k))
-        slips = [(_heads(q, k, v, scale=0.5).reshape(B, T, D) @ W_O.T, f"{what}: {_ROOT.format(K)}")]
-        expect(answer, _heads(q, k, v).reshape(B, T, D) @ W_O.T, what, slips, tolerance=1e-6)
+def _slopes(value: np.ndarray, loss) -> np.ndarray:
+    """The derivative of the loss by each number of an array that it reads, by trying."""
+    slopes = np.zeros_like(value)
+    for place in np.ndindex(value.shape):
+        kept, both = value[place], []
+        for step in (1e-5, -1e-5):
+            value[place] = kept + step
+            both.append(loss())
+        value[place] = kept
+        slopes[place] = (both[0] - both[1]) / 2e-5
+    return slopes

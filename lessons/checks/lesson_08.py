@@ -1,726 +1,736 @@
-"""Checks of lesson 8: each has the name of its exercise, and answers with a sentence.
-
-Each begins with an example in which known mistakes show, and goes on to random ones of other sizes and to extremes.
-"""
+"""Checks of lesson 8: each has the name of its exercise, and answers with a sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from lesson_01 import Tensor, backward
+from lesson_01 import Tensor, backward, tanh
 from pellucid.course.checks import Wrong, draws, expect
 
+Array = np.ndarray
 
-def _call(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns for one more example. A size that it has as a number meets others here."""
-    copies = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
+
+EPSILON = 1e-5  # what the 10⁻⁶ in the denominator of equation 38 may change
+
+
+def _numbers(*shape: int, seed: int = 6, scale: float = 1.0) -> Array:
+    return scale * np.random.default_rng(seed).standard_normal(shape)
+
+
+# ---- A state that is carried along ----
+
+
+def _states(x_TBD: Array, W: Array, U: Array, b: Array, first: Array | float = 0.0) -> Array:
+    """All states (T, B, H), text by text and number by number."""
+    T, B, _ = x_TBD.shape
+    H = len(W)
+    states = np.zeros((T, B, H))
+    for n in range(B):
+        h = np.zeros(H) + first
+        for t in range(T):
+            h = np.array([np.tanh(W[i] @ h + U[i] @ x_TBD[t, n] + b[i]) for i in range(H)])
+            states[t, n] = h
+    return states
+
+
+def _values(answer: Any, T: int, name: str) -> list[Array]:
+    """The plain numbers of a list of states."""
+    if answer is None:
+        raise Wrong(f"{name} returns None; is a `return` missing?")
+    if isinstance(answer, (Tensor, np.ndarray)) or not isinstance(answer, (list, tuple)):
+        raise Wrong(f"a list of T states is expected, but {name} returns {type(answer).__name__}")
+    if len(answer) != T:
+        more = "; the zero state before the first word is not one of them" if len(answer) == T + 1 else ""
+        raise Wrong(f"{name}: after {T} words there are {T} states, but you have {len(answer)}{more}")
+    return [np.asarray(getattr(each, "value", each)) for each in answer]
+
+
+def rnn_states(lesson: ModuleType) -> None:
+    T, B = 4, 2
+    for D, H in ((3, 3), (4, 3)):
+        x, W, U, b = _numbers(T, B, D), _numbers(H, H, seed=1), _numbers(H, D, seed=2), _numbers(H, seed=3)
+        try:
+            answer = lesson.rnn_states(x.copy(), *(Tensor(each) for each in (W, U, b)))
+        except ValueError as error:
+            if D == H or "core dimension" not in str(error):
+                raise
+            raise Wrong(
+                f"words of {D} numbers and states of {H}: two shapes do not fit. The first state has as many numbers "
+                "as W has rows, however many a word has, and a product with U is `x @ U.T`"
+            ) from None
+        values = _values(answer, T, "rnn_states")
+        right = _states(x, W, U, b)
+        late = [_states(np.concatenate([np.zeros((n, B, D)), x[:-n]]), W, U, b) for n in (1, 2)]
+        no_newest = (
+            "each state takes in an earlier word, as in (2.9) of the lecture notes: the last word goes into no state "
+            "at all, so whoever guesses the next word never sees the newest word"
+        )
+        linear, h = [], np.zeros((B, H))
+        for t in range(T):
+            h = h @ W.T + x[t] @ U.T + b
+            linear.append(h)
+        mistakes = [
+            *((each, no_newest) for each in late),
+            (
+                np.concatenate([np.zeros((1, B, H)), right[:-1]]),
+                "your list begins with the zero state: h_t is the state right *after* word t has been read",
+            ),
+            (linear, "your states are not between -1 and 1: nothing bends the sum, so this network is one long sum"),
+            (
+                _states(x, W, U, b, first=1.0),
+                "before the first word the state is zero; yours is not",
+            ),
+            (
+                np.tanh(x @ U.T + b),
+                "each state begins from zero, so it knows one word only: the state of the word before has to go in",
+            ),
+        ]
+        if D == H:
+            mistakes += [
+                (_states(x, U, W, b), "W has met the words and U the old state: it is the other way round"),
+                (
+                    _states(x, W.T, U.T, b),
+                    "your matrices lie on their side: with a text in each row, a product with W is `h @ W.T`",
+                ),
+                (
+                    _states(x, W.T, U, b),
+                    "your W lies on its side: with a text in each row, a product with W is `h @ W.T`",
+                ),
+                (_states(x, W, U, np.zeros(H)), "the b is missing"),
+            ]
+        expect(values, right, f"the states of {B} texts of {T} words", mistakes)
+    if not all(isinstance(each, Tensor) for each in answer):
+        raise Wrong("the numbers are right, but plain: keep the states as tensors, so that a walk back finds its way")
+    parameters = [Tensor(each) for each in (W, U, b)]
+    words = Tensor(x)
     try:
-        with np.errstate(all="ignore"):
-            answer = function(*copies)
-    except (ValueError, IndexError, TypeError) as error:
-        raise Wrong(f"{what}: the example before went well, but here Python says “{error}”; which size, or number of "
-                    "axes, is written as a number and not read from a shape?") from None  # fmt: skip
-    for copy, argument in zip(copies, arguments, strict=True):
-        if isinstance(argument, np.ndarray) and not np.array_equal(copy, argument, equal_nan=True):
-            raise Wrong("your function writes into an array that it is given (as `x += 1` does): whoever needs the old "
-                        "one afterwards finds a new one; make a new array (`x = x + 1`)")  # fmt: skip
-    return answer
-
-
-def layer_norm(lesson: ModuleType) -> None:
-    vector = np.array([1.0, 4.0, 7.0, 4.0])  # mean 4, variance 4.5
-    ones = np.ones(4)
-    answer = lesson.layer_norm(vector.copy(), ones.copy(), 0.0)
-    centred = vector - 4.0
-    if answer is not None and np.shape(answer) == (4,) and np.allclose(answer, centred / 4.5):
+        backward(lesson.rnn_states(words, *parameters)[-1].sum())
+    except ValueError:
         raise Wrong(
-            f"the outputs have a standard deviation of {np.std(answer):.2f}, not 1: numbers whose standard deviation "
-            "is 2.12 must be divided by 2.12, and you divide by its square, the variance"
+            "the numbers are right, but the walk back stumbles over a shape: begin with a row of zeros for each text, "
+            "not with one row for all"
+        ) from None
+    if not np.abs(words.gradient[0]).max() > 0:
+        raise Wrong(
+            "the last state changes with the first word, but the walk back does not arrive there: somewhere on the "
+            "way a state became a plain number"
+        )
+    random = draws("rnn_states")
+    for T, B, D, H in ((1, 1, 2, 1), (6, 3, 2, 5), (12, 2, 6, 3)):
+        x, W, U, b = (random.normal(size=shape) for shape in ((T, B, D), (H, H), (H, D), (H,)))
+        given, ours = ([Tensor(each) for each in (x, W, U, b)] for _ in range(2))
+        answer = lesson.rnn_states(*given)
+        what = f"of {B} texts of {T} words, {D} numbers in a word and {H} in a state"
+        expect(_values(answer, T, "rnn_states"), _states(x, W, U, b), f"the states {what}")
+        _same_gradients(answer, _on_tape(*ours), given, ours, "xWUb", what)
+
+
+def _on_tape(x: Tensor, W: Tensor, U: Tensor, b: Tensor, k: int | None = None) -> list[Tensor]:
+    h = Tensor(np.zeros((x.shape[1], W.shape[0])))
+    states = []
+    for t in range(x.shape[0]):
+        h = tanh((Tensor(h.value) if k and t % k == 0 else h) @ W.T + x[t] @ U.T + b)
+        states.append(h)
+    return states
+
+
+def _same_gradients(
+    answer: list[Tensor],
+    ours: list[Tensor],
+    given: list[Tensor],
+    our_inputs: list[Tensor],
+    names: Sequence[str],
+    what: str,
+) -> None:
+    found, wanted = _gradients(answer, -1, given), _gradients(ours, -1, our_inputs)
+    for name, theirs, right in zip(names, found, wanted, strict=True):
+        lost = f"{name} gets no gradient from the last state: on the way, something became a plain number"
+        expect(theirs, right, f"what the last state gives to {name}, {what}", [(0 * right, lost)])
+
+
+# ---- Back through time ----
+
+
+def jacobian_through_time(lesson: ModuleType) -> None:
+    H, n = 4, 3
+    W, h = _numbers(H, H, seed=1, scale=0.8), np.tanh(_numbers(n, H, seed=2))
+    once = W.copy()
+    lesson.jacobian_through_time(once, h.copy())
+    if not np.array_equal(once, W):
+        raise Wrong("your function has changed the W that it was given: `*=` works in place; make a new array")
+
+    def product(factors: list[Array]) -> Array:
+        result = np.eye(H)
+        for factor in factors:
+            result = factor @ result
+        return result
+
+    one = np.array([[(1 - h[0, i] ** 2) * W[i, j] for j in range(H)] for i in range(H)])
+    expect(
+        lesson.jacobian_through_time(W.copy(), h[:1].copy()),
+        one,
+        "the Jacobian of a single step",
+        [
+            (
+                W,
+                "this is a power of W: between two states there is a tanh, too, and its slope at every step is "
+                "below 1 unless the state is 0",
+            ),
+            (W * (1 - h[0] ** 2), "the slopes of tanh stand on the wrong side of W: W comes first, then the tanh"),
+            (one.T, "your Jacobian lies on its side: a row for each number of h_t, a column for each of h_s"),
+            (
+                (1 - np.tanh(h[0]) ** 2)[:, None] * W,
+                "you have taken 1 - tanh(h)², but h is tanh already: where tanh has the value h, its slope is 1 - h²",
+            ),
+            ((1 - h[0] ** 2)[:, None] * W.T, "your W lies on its side: row i of W makes number i of the new state"),
+            (np.diag(1 - h[0] ** 2), "W is missing: these are the slopes of tanh alone"),
+            ((1 - h[0])[:, None] * W, "the slope of tanh is 1 - h², and you have taken 1 - h"),
+            (
+                np.eye(H),
+                "one state was given, and you use none: the first is h_{s+1} and the last h_t, so every state given "
+                "has a factor",
+            ),
+            (
+                np.diag(np.diag(one)),
+                "you multiply entry by entry, so all that is 0 in the identity stays 0; a product of matrices is meant",
+            ),
+        ],
+    )
+    factors = [(1 - row**2)[:, None] * W for row in h]
+    expect(
+        lesson.jacobian_through_time(W.copy(), h.copy()),
+        product(factors),
+        f"the Jacobian of {n} steps",
+        [
+            (
+                product(factors[::-1]),
+                "the factors are in the wrong order: h_s meets the factor of the step after it first, so that one "
+                "stands rightmost, and that of h_t leftmost",
+            ),
+            (np.prod(factors, axis=0), "you multiply entry by entry; a way from h_s to h_t leads over every number "
+                                       "between them, and a product of matrices adds up all ways"),
+            (
+                product([np.diag(1 - row**2) for row in h]) @ W,
+                "W stands there once, but every step goes through it: the factor of a step is its slopes times W",
+            ),
+            (
+                np.prod(1 - h**2, axis=0)[:, None] * np.linalg.matrix_power(W, n),
+                "you gather the slopes of all steps on the left of all W; between two W stand the slopes of their own "
+                "step, and matrices can't change places",
+            ),
+            (factors[-1], "this is the last step alone"),
+            (factors[0], "this is the first step alone"),
+            (np.sum(factors, axis=0), "you add the steps; one follows the other, so their slopes are multiplied"),
+        ],
+    )  # fmt: skip
+    try:
+        none = lesson.jacobian_through_time(W.copy(), h[:0].copy())
+    except (IndexError, TypeError, ValueError):
+        raise Wrong(
+            "no state is given, and your function looks for the first one: a state changes with itself as 1 with 1, so "
+            "without a step the Jacobian is the identity"
+        ) from None
+    expect(none, np.eye(H), "∂h_s/∂h_s, of no step at all")
+    random = draws("jacobian_through_time")
+    for H, n in ((1, 3), (3, 2), (6, 9)):
+        W, h = random.normal(size=(H, H)), np.tanh(random.normal(size=(n, H)))
+        given = W.copy(), h.copy()
+        answer = lesson.jacobian_through_time(*given)
+        if not (np.array_equal(given[0], W) and np.array_equal(given[1], h)):
+            raise Wrong("your function has changed the W or the states that it was given; make new arrays")
+        expect(
+            answer, product([(1 - row**2)[:, None] * W for row in h]), f"the Jacobian of {n} steps, {H} numbers each"
+        )
+
+
+def _gradients(states: list[Tensor], which: int, inputs: list[Tensor]) -> list[Array]:
+    """What the sum of one state gives to some tensors: zeros where the walk does not arrive."""
+    for each in inputs:
+        each.gradient = np.zeros(each.shape)
+    backward(states[which].sum())
+    return [each.gradient.copy() for each in inputs]
+
+
+def truncated_states(lesson: ModuleType) -> None:
+    for k in (3, 5):
+        _cut_after(lesson, k)
+    random = draws("truncated_states")
+    for k, T, B, D, H in ((1, 4, 1, 2, 3), (2, 7, 3, 4, 2), (9, 5, 2, 2, 2), (4, 4, 1, 3, 1)):
+        x, W, U, b = (random.normal(size=shape) for shape in ((T, B, D), (H, H), (H, D), (H,)))
+        given, ours = ([Tensor(each) for each in (x, W, U, b)] for _ in range(2))
+        answer = lesson.truncated_states(*given, k)
+        what = f"of {B} texts of {T} words, with k = {k}"
+        expect(_values(answer, T, "truncated_states"), _states(x, W, U, b), f"the states {what}")
+        _same_gradients(answer, _on_tape(*ours, k=k), given, ours, "xWUb", what)
+
+
+def _cut_after(lesson: ModuleType, k: int) -> None:
+    T, B, D, H = 8, 2, 4, 3
+    x, W, U, b = _numbers(T, B, D), _numbers(H, H, seed=1), _numbers(H, D, seed=2), _numbers(H, seed=3)
+    inputs = [Tensor(each) for each in (x, W, U, b)]
+    answer = lesson.truncated_states(*inputs, k)
+    values = _values(answer, T, "truncated_states")
+    right = _states(x, W, U, b)
+    cut = np.concatenate([_states(x[start : start + k], W, U, b) for start in range(0, T, k)])
+    expect(
+        values,
+        right,
+        f"the states of {T} words, cut at each {k}",
+        [
+            (
+                cut,
+                "you cut the value, too: a new piece has to begin with the state that the last one ended with, not "
+                "with zeros. Only the gradient stops there; the memory goes on",
+            )
+        ],
+    )
+    if not all(isinstance(each, Tensor) for each in answer):
+        raise Wrong("the numbers are right, but plain; keep the states as tensors")
+    reaches = [[bool(np.abs(part).max() > 0) for part in _gradients(answer, t, inputs)[0]] for t in range(T)]
+    wanted = [[t // k * k <= s <= t for s in range(T)] for t in range(T)]
+    if all(reaches[t][s] for t in range(T) for s in range(t + 1)):
+        raise Wrong("nothing is cut: the state after the last word still passes a gradient to the first one")
+    if not any(reaches[k - 1]):
+        raise Wrong(
+            f"state {k - 1}, the last of its piece, has no parents: a loss there is cut off from W as well. It is a "
+            "plain number only for the piece that comes after it"
+        )
+    if all(not reaches[t][t - 1] for t in range(1, T)):
+        raise Wrong(f"you cut after every word; with k = {k}, a piece has {k} words, and inside it the walk goes on")
+    if not all(map(any, reaches)):
+        t = reaches.index([False] * T)
+        raise Wrong(
+            f"state {t} has no parents: it should be computed from word {t}, and the walk back should find that word"
+        )
+    if reaches != wanted:
+        t = next(t for t in range(T) if reaches[t] != wanted[t])
+        raise Wrong(
+            f"with k = {k}, the walk back from state {t} should end at word {t // k * k}, but yours ends at word "
+            f"{reaches[t].index(True)}; pieces begin at {', '.join(map(str, range(0, T, k)))}"
+        )
+    start = (T - 1) // k * k
+    plain = [Tensor(each) for each in (W, U, b)]
+    h = Tensor(right[start - 1])
+    for t in range(start, T):
+        h = tanh(h @ plain[0].T + x[t] @ plain[1].T + plain[2])
+    backward(h.sum())
+    for name, ours, theirs in zip("WUb", plain, _gradients(answer, T - 1, inputs)[1:], strict=True):
+        expect(
+            theirs,
+            ours.gradient,
+            f"what the last state gives to {name}, through its own piece of {T - start} words",
+            [(0 * theirs, f"{name} gets no gradient: the state alone is cut, the weights are the same in all pieces")],
+        )
+
+
+# ---- Gates ----
+
+
+def _sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def _lstm_on_tape(x: Array, h: Tensor, c: Tensor, W_x: Tensor, W_h: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    H = h.shape[1]
+    sums = x @ W_x.T + h @ W_h.T + b
+    i, f, o = ((tanh(sums[:, n * H : (n + 1) * H] * 0.5) + 1.0) * 0.5 for n in (0, 1, 3))
+    new_c = f * c + i * tanh(sums[:, 2 * H : 3 * H])
+    return o * tanh(new_c), new_c
+
+
+def lstm_step(lesson: ModuleType) -> None:
+    B, D, H = 2, 5, 3
+    x, h, c = _numbers(B, D), np.tanh(_numbers(B, H, seed=1)), _numbers(B, H, seed=2)
+    W_x, W_h, b = _numbers(4 * H, D, seed=3), _numbers(4 * H, H, seed=4), _numbers(4 * H, seed=5)
+    given = [Tensor(each) for each in (h, c, W_x, W_h, b)]
+    answer = lesson.lstm_step(x.copy(), *given)
+    if answer is None:
+        raise Wrong("lstm_step returns None; is a `return` missing?")
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+        raise Wrong("two tensors are expected: the new h and the new cells")
+    new_h, new_c = (np.asarray(getattr(each, "value", each)) for each in answer)
+    i, f, g, o = np.split(x @ W_x.T + h @ W_h.T + b, 4, axis=1)
+    cells = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
+    shown = _sigmoid(o) * np.tanh(cells)
+    if np.allclose(new_h, cells) and np.allclose(new_c, shown):
+        raise Wrong("h comes first, then the cells")
+    with_tanh = np.tanh(f) * c + np.tanh(i) * np.tanh(g)
+    expect(
+        new_c,
+        cells,
+        "the new cells",
+        [
+            (
+                with_tanh,
+                "your gates are between -1 and 1: a gate says what *share* passes, from 0 to 1, so it is a sigmoid. "
+                "With a tanh, it may turn a memory into its opposite",
+            ),
+            (
+                _sigmoid(i) * np.tanh(g),
+                "the old cells are overwritten: the new ones are added to what the forget gate has kept",
+            ),
+            (_sigmoid(f) * c, "nothing new comes in: the proposal is missing"),
+            (
+                _sigmoid(f) * c + (1 - _sigmoid(f)) * np.tanh(g),
+                "what the forget gate lets go, you fill up with the proposal. That is a GRU; an LSTM has a gate i of "
+                "its own, so a cell may keep everything *and* take something in",
+            ),
+            (_sigmoid(f) * c + np.tanh(g), "the gate i is missing: everything that is proposed comes in"),
+            (c + _sigmoid(i) * np.tanh(g), "the forget gate is missing: your cells can't ever let anything go"),
+            (
+                _sigmoid(i) * c + _sigmoid(f) * np.tanh(g),
+                "you have exchanged the gates: f is for what is kept, i for what comes in",
+            ),
+            (_sigmoid(f) * c + _sigmoid(i) * _sigmoid(g), "the proposal is not a gate; it is a tanh, from -1 to 1"),
+            (_sigmoid(f) * c + _sigmoid(i) * g, "the proposal is a tanh, from -1 to 1; yours is the bare sum"),
+            (
+                _sigmoid(f) * c + _sigmoid(i) * np.tanh(o),
+                "you have taken the fourth part for the proposal; the parts are for i, f, the proposal, o",
+            ),
+            (
+                _sigmoid(f) * h + _sigmoid(i) * np.tanh(g),
+                "you keep the old h; what f keeps is the old cells",
+            ),
+            (
+                f * c + i * np.tanh(g),
+                "your gates are bare sums; a gate says what share passes, so a sigmoid brings it between 0 and 1",
+            ),
+            (
+                np.tanh(cells),
+                "there is no tanh on the line of the cells: they are scaled and added to, and only h gets their tanh",
+            ),
+        ],
+    )
+    expect(
+        new_h,
+        shown,
+        "the new h",
+        [
+            (np.tanh(cells), "the cells are shown whole: the output gate o is missing"),
+            (
+                _sigmoid(o) * cells,
+                "cells may grow beyond 1 by adding up, and h should not: between them stands a tanh",
+            ),
+            (np.tanh(o) * np.tanh(cells), "the output gate is a share, so a sigmoid"),
+            (_sigmoid(o) * np.tanh(c), "you show the old cells; h tells of the new ones"),
+            (
+                _sigmoid(o) * _sigmoid(cells),
+                "a sigmoid makes a share of the cells, never negative; what o shows is their tanh, from -1 to 1",
+            ),
+        ],
+    )
+    if not all(isinstance(each, Tensor) for each in answer):
+        raise Wrong("the numbers are right, but plain; keep h and the cells as tensors")
+    ours = [Tensor(each) for each in (h, c, W_x, W_h, b)]
+    for which, name in enumerate(("h", "the cells")):
+        found = _gradients(list(answer), which, given)
+        wanted = _gradients(list(_lstm_on_tape(x, *ours)), which, ours)
+        if not all(np.allclose(a, b) for a, b in zip(found, wanted, strict=True)):
+            raise Wrong(
+                f"the numbers are right, but the walk back from {name} loses a part of the gradient: somewhere in the "
+                "step, a gate or the cells became a plain number"
+            )
+    kept = "your step has changed the h or the cells that it was given; the next step needs them as they were"
+    if not all(np.array_equal(each.value, value) for each, value in zip(given[:2], (h, c), strict=True)):
+        raise Wrong(kept)
+    random = draws("lstm_step")
+    for B, D, H in ((1, 1, 1), (3, 2, 4)):
+        shapes = (B, D), (B, H), (B, H), (4 * H, D), (4 * H, H), (4 * H,)
+        x, *values = (2 * random.normal(size=shape) for shape in shapes)
+        given, ours = ([Tensor(each) for each in values] for _ in range(2))
+        answer, right = list(lesson.lstm_step(x, *given)), list(_lstm_on_tape(x, *ours))
+        for name, theirs, wanted in zip(("h", "cells"), answer, right, strict=True):
+            expect(theirs, wanted, f"the new {name} of {B} texts, {D} numbers in a word and {H} in a state")
+        _same_gradients(answer, right, given, ours, ["h", "c", "W_x", "W_h", "b"], "in an LSTM")
+
+
+# ---- Kernels, and attention without a softmax ----
+
+
+def square_features(lesson: ModuleType) -> None:
+    random = draws("square_features")
+    pairs = [(np.array([1.0, 2.0]), np.array([3.0, 0.5])), (_numbers(6), _numbers(6, seed=7)), (_numbers(1),) * 2]
+    pairs += [tuple(random.normal(size=(2, n))) for n in (2, 3, 11)]
+    for x, y in (*pairs, (np.zeros(3), _numbers(3))):
+        with np.errstate(all="ignore"):
+            both = [lesson.square_features(each.copy()) for each in (x, y)]
+        if both[0] is None:
+            raise Wrong("square_features returns None; is a `return` missing?")
+        features = [np.asarray(each, dtype=float) for each in both]
+        if features[0].ndim != 1:
+            raise Wrong(
+                f"φ(x) should be one list of numbers; yours has the shape {features[0].shape}, and the product of two "
+                "such things is not the sum over all features"
+            )
+        if len(features[0]) != len(features[1]):
+            raise Wrong("two vectors of the same length should have equally many features")
+        squares = float(x**2 @ y**2)
+        mixed = float(x @ y) ** 2 - squares
+        what = f"φ(x)·φ(y) for x = {x.tolist()}, y = {y.tolist()}" if len(x) == 2 else f"φ(x)·φ(y) of {len(x)} numbers"
+        expect(
+            float(features[0] @ features[1]),
+            float(x @ y) ** 2,
+            what,
+            [
+                (
+                    squares + mixed / 2,
+                    f"the mixed term counts once, but (x·y)² has it twice: at (1, 2)·(3, ½) you have "
+                    f"{squares + mixed / 2:g}, not {squares + mixed:g}. Which number, multiplied with itself, is 2?",
+                ),
+                (
+                    squares + 2 * mixed,
+                    "the mixed term counts four times: each of the two vectors brings its factor along, so "
+                    "the factors are multiplied",
+                ),
+                (squares, "you have only the squares; (x·y)² also has the mixed terms, such as x₁y₁ · x₂y₂"),
+                (float(x @ y), "this is x·y without the square"),
+                (float(abs(x) @ abs(y)) ** 2, "your features have lost their sign: x₁x₂ may be negative"),
+                (
+                    float(x @ x * (y @ y)),
+                    "this is |x|²·|y|²: your feature knows how long a vector is, not where it points",
+                ),
+                (
+                    float(x[:2] @ y[:2]) ** 2,
+                    "your features see two numbers only; there may be more, and each pair of them has a mixed term",
+                ),
+            ],
+        )
+
+
+def _weighted(weights_TT: Array, v_TV: Array) -> Array:
+    return np.array([sum(w * v for w, v in zip(row, v_TV, strict=True)) for row in weights_TT])
+
+
+def attention_by_features(lesson: ModuleType) -> None:
+    T, F, V = 5, 3, 2
+    q, k = (np.abs(_numbers(T, F, seed=seed, scale=0.6)) + 0.1 for seed in (1, 2))
+    v = _numbers(T, V, seed=3)
+    products = np.array([[q[t] @ k[s] for s in range(T)] for t in range(T)])
+    seen = np.array([[s <= t for s in range(T)] for t in range(T)])
+    masked = products * seen
+
+    def shares(table: Array, axis: int = 1) -> Array:
+        return table / table.sum(axis=axis, keepdims=True)
+
+    with np.errstate(all="ignore"):
+        answer = lesson.attention_by_features(q.copy(), k.copy(), v.copy())
+    if answer is not None and np.shape(answer) == (T, V) and np.isnan(np.asarray(answer, dtype=float)).any():
+        if not np.isnan(np.asarray(answer, dtype=float)[1:]).any():
+            raise Wrong("position 0 has no weight at all, so its output is 0/0: a position sees itself, too")
+        raise Wrong(
+            "there are NaN in the outputs: a mask of -∞ is for scores, of which a softmax then takes the exponential; "
+            "these products are weights already, and a hidden key has the weight 0"
         )
     expect(
         answer,
-        centred / np.sqrt(4.5),
-        "the norm of (1, 4, 7, 4)",
-        [
-            (centred / np.sqrt(6.0), "the norm of (1, 4, 7, 4): your mean square is 0.75, not 1: you estimate the "
-             "variance of a population from a sample (divisor 3), but these 4 numbers are all there are"),
-            (vector / np.sqrt(4.5), "the norm of (1, 4, 7, 4): your output has the mean 1.89, not 0: the mean is "
-             "still in it"),
-        ],
-    )  # fmt: skip
-    x = np.random.default_rng(0).normal(size=(2, 3, 5)) * np.arange(1, 7).reshape(2, 3, 1)
-    gain = np.linspace(0.5, 1.5, 5)
-
-    def norm_over(axes: int | tuple[int, ...]) -> np.ndarray:
-        return gain * (x - x.mean(axes, keepdims=True)) / x.std(axes, keepdims=True)
-
-    leak = "a token's output then depends on other tokens, the future ones included"
-    expect(
-        lesson.layer_norm(x.copy(), gain.copy(), 0.0),
-        norm_over(-1),
-        "2 texts of 3 vectors of 5 numbers",
-        [
-            (norm_over((0, 1, 2)), f"you take one mean and one deviation for the whole array: {leak}"),
-            (norm_over(1), f"you take means over the positions: {leak}"),
-            (norm_over((0, 1)), f"you take means over texts and positions, as batch norm does: {leak}"),
-            (norm_over((1, 2)), f"you take one mean and one deviation for a whole text: {leak}"),
-            (norm_over(-1) / gain, "every output is right but for the gain: number i is still to be multiplied by "
-             "gain i"),
-        ],
-    )  # fmt: skip
-    short = np.array([1e-3, -1e-3])  # variance 1e-6
-    expect(
-        lesson.layer_norm(short.copy(), np.ones(2), 3e-6),
-        short / 2e-3,
-        "the norm of (0.001, -0.001) with ε = 3e-6",
-        [
-            (short / 1e-3, "a vector of zeros would become 0/0: ε is still to be added to the variance"),
-            (short / (1e-3 + 3e-6), "your ε stands beside the root; it belongs under it, to the variance"),
-        ],
-    )
-    rng = draws("layer_norm")
-    for before in ((), (4,), (2, 1, 3)):
-        shape = (*before, int(rng.integers(2, 9)))
-        x, gain, epsilon = rng.normal(size=shape) + 3.0, rng.normal(size=shape[-1]), float(rng.uniform(0.1, 1.0))
-        centred = x - x.mean(-1, keepdims=True)
-        right = gain * centred / np.sqrt(x.var(-1, keepdims=True) + epsilon)
-        what = f"an array {shape} with ε = {epsilon:.2f}"
-        slips = [(gain * centred / np.sqrt(x.var(-1, keepdims=True) + 1e-5), f"{what}: you take ε to be 1e-5")]
-        expect(_call(what, lesson.layer_norm, x, gain, epsilon), right, what, slips)
-    x = (10_000 + rng.normal(size=(20, 8))).astype(np.float32)
-    centred = x - x.mean(-1, keepdims=True, dtype=float)
-    right = centred / centred.std(-1, keepdims=True)
-    what = "float32 numbers near 10,000"
-    answer = _call(what, lesson.layer_norm, x, np.ones(8, np.float32), 0.0)
-    if np.shape(answer) != x.shape or not np.allclose(answer, right, atol=0.03):
-        raise Wrong(f"{what}: the deviations are off. The mean of squares minus the square of the mean is the small "
-                    "difference of two numbers near 100,000,000, of which float32 keeps 7 digits (lesson 3); subtract "
-                    "the mean first, then square")  # fmt: skip
-
-
-def pull_layer_norm(lesson: ModuleType) -> None:
-    rng = np.random.default_rng(1)
-    x, r = rng.normal(size=(2, 3, 5)) * 3, rng.normal(size=(2, 3, 5))
-    gain = np.linspace(0.5, 2.5, 5)
-    tape_x, tape_gain = Tensor(x), Tensor(gain)
-    centred = tape_x - tape_x.mean(-1, keepdims=True)
-    output = tape_gain * centred * ((centred**2).mean(-1, keepdims=True) + 1e-5) ** -0.5
-    backward((output * Tensor(r)).sum())
-    to_x, to_gain = _both(lesson.pull_layer_norm(r.copy(), x.copy(), gain.copy()))
-
-    std = np.sqrt(x.var(-1, keepdims=True) + 1e-5)
-    normal = (x - x.mean(-1, keepdims=True)) / std
-    g = r * gain
-    slip = float(np.abs((g / std).sum(-1)).max())
-    right_without_gain = (r - r.mean(-1, keepdims=True) - normal * (r * normal).mean(-1, keepdims=True)) / std
-    expect(
-        to_x,
-        tape_x.gradient,
-        "what x gets",
-        [
-            (g / std, "you treat the mean and the deviation as constants, but both move with x. If all numbers of a "
-             f"vector grow alike, the norm's output stays; so what x gets must sum to 0, and your largest sum is "
-              f"{slip:.2f}"),
-            ((g - g.mean(-1, keepdims=True)) / std, "you let the mean move with x, but not the deviation. Make a "
-             "vector twice as long, and the output stays; so x · (what x gets) must be 0, and yours is "
-             f"{float(np.abs((x * (g - g.mean(-1, keepdims=True)) / std).sum(-1)).max()):.2f} at its largest"),
-            ((g - normal * (g * normal).mean(-1, keepdims=True)) / std, "you let the deviation move with x, but not "
-             "the mean: what x gets must sum to 0 over each vector"),
-            ((g - g.mean() - normal * (g * normal).mean()) / std, "the right formula, with means over the whole "
-             "array: each vector is normalised by itself, so each has means of its own"),
-            ((g - g.mean(-1, keepdims=True) - normal * (g * normal).sum(-1, keepdims=True)) / std, "you take away the "
-             f"part along n {x.shape[-1]} times: it is n times the *mean* of g ⊙ n, since n · n = D"),
-            (_pulled(r, x, gain, 0.0)[0], "your σ is without ε, which stands under its root in `layer_norm`"),
-            (right_without_gain, "on its way back, the cotangent passes the gain first: yours arrives at x without it"),
-        ],
-    )  # fmt: skip
-    n_vectors = "the gain is one for all vectors of the array, so what it gets is a sum over them"
-    if np.shape(to_gain) == x.shape:
-        raise Wrong(f"what the gain gets has the shape (2, 3, 5), and (5) is expected: {n_vectors}")
-    expect(
-        to_gain,
-        tape_gain.gradient,
-        "what the gain gets",
-        [
-            (tape_gain.gradient / 6, f"{n_vectors}, not their mean"),
-            (tape_gain.gradient * gain, "the gain itself is no part of what it gets: the output is gain · n, so each "
-             "number of the gain gets r · n"),
-        ],
-    )  # fmt: skip
-    rng = draws("pull_layer_norm")
-    for before in ((), (4,), (2, 1, 3)):
-        shape = (*before, int(rng.integers(2, 9)))
-        x, r, gain = rng.normal(size=shape), rng.normal(size=shape), rng.normal(size=shape[-1])
-        epsilon = float(rng.uniform(0.1, 1.0))
-        what = f"an array {shape} with ε = {epsilon:.2f}"
-        to_x, to_gain = _both(_call(what, lesson.pull_layer_norm, r, x, gain, epsilon))
-        slips = [[(wrong[i], f"{what}: you take ε to be {e:g}") for e in (1e-5, 0.0)
-                  for wrong in [_pulled(r, x, gain, e)]] for i in range(2)]  # fmt: skip
-        right = _pulled(r, x, gain, epsilon)
-        expect(to_x, right[0], f"{what}: what x gets", slips[0], tolerance=1e-7)
-        expect(to_gain, right[1], f"{what}: what the gain gets", slips[1], tolerance=1e-7)
-    far, r, gain = rng.normal(size=(6, 8)) + 1e7, rng.normal(size=(6, 8)), rng.normal(size=8)
-    to_x, _ = _both(_call("numbers near 10,000,000", lesson.pull_layer_norm, r, far, gain))
-    right = _pulled(r, far, gain, 1e-5)[0]
-    if np.shape(to_x) != right.shape or not np.allclose(to_x, right, atol=1e-5 * np.abs(right).max()):
-        raise Wrong("numbers near 10,000,000: what x gets is off. Two large numbers that are nearly equal have lost "
-                    "their digits when they are subtracted: is your variance a mean of squares minus the square of a "
-                    "mean, or your derivative a quotient of small differences?")  # fmt: skip
-
-
-def _both(answer: Any) -> tuple[Any, Any]:
-    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
-        raise Wrong("two things are expected: what x gets, and what the gain gets")
-    return answer[0], answer[1]
-
-
-def _pulled(r: np.ndarray, x: np.ndarray, gain: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
-    """What x and gain get, vector by vector, each by its Jacobian."""
-    D = x.shape[-1]
-    to_x, to_gain = np.zeros(x.shape), np.zeros(D)
-    for place in np.ndindex(x.shape[:-1]):
-        std = np.sqrt(x[place].var() + epsilon)
-        normal = (x[place] - x[place].mean()) / std
-        J = np.diag(gain) @ (np.eye(D) - 1 / D - np.outer(normal, normal) / D) / std
-        to_x[place] = r[place] @ J
-        to_gain += r[place] * normal
-    return to_x, to_gain
-
-
-def pre_norm_block(lesson: ModuleType) -> None:
-    x = np.array([[2.0, -1.0, 3.0], [0.5, 4.0, 1.0]])
-
-    def attention_norm(x: np.ndarray) -> np.ndarray:
-        return x / 2
-
-    def attention(x: np.ndarray) -> np.ndarray:
-        return x**2
-
-    def feed_forward_norm(x: np.ndarray) -> np.ndarray:
-        return x - 1
-
-    def feed_forward(x: np.ndarray) -> np.ndarray:
-        return 3 * x
-
-    middle = x + attention(attention_norm(x))
-    right = middle + feed_forward(feed_forward_norm(middle))
-    after = attention_norm(x + attention(x))
-    replaced = feed_forward(feed_forward_norm(attention(attention_norm(x))))
-    behind = x + attention_norm(attention(x))
-    n1 = attention_norm(x)
-    n2 = feed_forward_norm(n1 + attention(n1))
-    expect(
-        lesson.pre_norm_block(x.copy(), attention_norm, attention, feed_forward_norm, feed_forward),
-        right,
-        "a block of four simple functions",
-        [
-            (feed_forward_norm(after + feed_forward(after)), "this is post-norm: you normalise the sum, so there is "
-             "no path of pure additions from the embedding to the output any more"),
-            (replaced, "each sublayer's output takes the place of x, and x itself is lost: a block adds to x"),
-            (x + attention(n1) + feed_forward(feed_forward_norm(x)), "the feed-forward layer reads the x from before "
-             "attention: it cannot use what attention has just found"),
-            (behind + feed_forward_norm(feed_forward(behind)), "you normalise what a sublayer *returns*; it is what a "
-             "sublayer reads that must not grow"),
-            (n2 + feed_forward(n2), "you add to the normalised x: x itself must pass the block unchanged, only what a "
-             "sublayer *reads* is normalised"),
-            (middle + feed_forward(attention_norm(middle)), "both sublayers read through the first norm; each has one "
-             "of its own"),
-            (_middle(x, feed_forward_norm, feed_forward) + attention(
-                attention_norm(_middle(x, feed_forward_norm, feed_forward))), "feed-forward comes first: it can use "
-             "what attention has found only if it comes second"),
-        ],
-    )  # fmt: skip
-    rng = draws("pre_norm_block")
-    matrices = rng.normal(size=(4, 4, 4))
-    parts = [lambda x, W=W: x @ W for W in matrices]
-    W = [np.eye(4) + n @ f for n, f in matrices.reshape(2, 2, 4, 4)]
-    for shape in ((4,), (3, 1, 2, 4)):
-        x = rng.normal(size=shape)
-        what = f"a block of four matrices, for an array {shape}"
-        expect(_call(what, lesson.pre_norm_block, x, *parts), x @ W[0] @ W[1], what)
-    r = rng.normal(size=(2, 4))
-    tape_x = Tensor(rng.normal(size=(2, 4)))
-    try:
-        output = lesson.pre_norm_block(tape_x, *(lambda x, W=W: x @ Tensor(W) for W in matrices))
-    except TypeError as error:
-        output = error
-    if not isinstance(output, Tensor):
-        raise Wrong("for Tensors of lesson 1, which the decoder is made of, your block returns none, so nothing can be "
-                    "pulled back; `+` adds whatever x is, NumPy's functions add arrays alone")  # fmt: skip
-    backward((output * Tensor(r)).sum())
-    expect(tape_x.gradient, r @ (W[0] @ W[1]).T, "what x gets on the tape")
-
-
-def _middle(x: np.ndarray, norm: Callable, sublayer: Callable) -> np.ndarray:
-    return x + sublayer(norm(x))
-
-
-def adam_step(lesson: ModuleType) -> None:
-    zero = np.zeros(1)
-    answer = lesson.adam_step(np.array([1.0]), np.array([4.0]), zero.copy(), zero.copy(), 1, 0.1)
-    if not isinstance(answer, (tuple, list)) or len(answer) != 3:
-        raise Wrong("three things are expected: the new parameter, mean and square")
-    size = "the first step, at gradient 4 and rate 0.1"
-    expect(
-        answer[0],
-        [0.9],
-        size,
-        [
-            ([1 - 0.1 * 0.4 / np.sqrt(0.016)], f"{size}: it is 3 times too long (0.316 instead of 0.1): both means "
-             "began at 0 and are too small, the mean by 10 and the root of the square by 31.6, and nothing corrects "
-              "that"),
-            ([1 - 0.1 * 4 / np.sqrt(400)], f"{size}: it is 0.02, not 0.1. You follow the notes' slip, where the "
-             "corrected square is made of the *mean*, m/(1-β₂ᵗ); for a negative gradient its root would not even "
-              "exist"),
-            ([1 - 0.1 * 4 / 16], f"{size}: it is 0.025, not 0.1: you divide by the mean square without its root, so a "
-             "gradient 10 times as large would make a step a tenth as long"),
-            ([1.1], f"{size}: it goes uphill"),
-            ([1 - 0.1 * (0.4 / 0.19) / np.sqrt(0.016 / (1 - 0.999**2))], f"{size}: you correct as if two steps had "
-             "been made; n counts from 1, so it is 1 now"),
-            ([1.0], f"{size}: you do not step at all: you step by the means from before this gradient, which are 0"),
-            ([1 - 0.1 * 36 / np.sqrt(15.984 / 0.001)], f"{size}: the new gradient gets the weight β, but it should "
-             "get 1 - β: a running mean changes slowly"),
-            ([1 - 0.1 * 4 / np.sqrt(0.16)], f"{size}: it is 10 times too long: the square is that of the *mean*, but "
-             "it should be that of the gradient"),
-            ([1 - 0.1 * 4 / np.sqrt(0.016)], f"{size}: it is 31.6 times too long: you correct the mean, but the "
-             "square too began at 0"),
-            ([1 - 0.1 * 0.4 / 4], f"{size}: it is 10 times too short: you correct the square, but the mean too began "
-             "at 0"),
-        ],
-        tolerance=1e-6,
-    )  # fmt: skip
-    p, g = np.array([[1.0, -2.0, 0.5], [3.0, 0.0, 1.0]]), np.array([[0.3, -5.0, 0.0], [2.0, 1e-8, -1.0]])
-    mean, square = 0.5 * g + 0.1, g**2 + 0.01
-    new_mean, new_square = 0.8 * mean + 0.2 * g, 0.95 * square + 0.05 * g**2
-    m, v = new_mean / (1 - 0.8**3), new_square / (1 - 0.95**3)
-    answer = lesson.adam_step(p.copy(), g.copy(), mean.copy(), square.copy(), 3, 0.1, (0.8, 0.95))
-    expect(answer[1], new_mean, "the mean after the third step", [
-        (m, _CORRECTED.format("mean")),
-        (0.95 * mean + 0.05 * g, "betas holds β₁, for the mean, and then β₂, for the square: you have swapped them"),
-    ])  # fmt: skip
-    expect(answer[2], new_square, "the mean square after the third step", [(v, _CORRECTED.format("square"))])
-    expect(
-        answer[0],
-        p - 0.1 * m / (np.sqrt(v) + 1e-8),
-        "the parameters after the third step, but for ε",
-        [
-            (p - 0.1 * (new_mean / 0.2) / (np.sqrt(new_square / 0.05) + 1e-8), "at the third step the weights of the "
-             "mean sum to 1 - β³; you correct as if each step were the first"),
-            (p - 0.1 * (new_mean / 0.6) / (np.sqrt(new_square / 0.15) + 1e-8), "at the third step the weights of the "
-             "mean sum to 1 - β³, not to 3 (1 - β)"),
-        ],
-        tolerance=1e-6,
-    )  # fmt: skip
-    tiny = np.array([1e-8])
-    answer = lesson.adam_step(np.array([1.0]), tiny, zero.copy(), zero.copy(), 1, 0.1)
-    expect(
-        answer[0],
-        [0.95],
-        "a first step at gradient 1e-8",
-        [([1 - 0.1 * 1e-8 / np.sqrt(1e-16 + 1e-8)], "at gradient 1e-8 your step is 1e-5, not 0.05: your ε stands "
-          "under the root, where it counts as a gradient of 1e-4"),
-         ([1 - 0.1 * 1e-8 / (1e-8 + 1e-8 / np.sqrt(0.001))], "at gradient 1e-8 your step is 0.003, not 0.05: the "
-          "square under your root is not corrected, only the whole step is, and so ε counts 31.6 times as much")],
-    )  # fmt: skip
-    rng = draws("adam_step")
-    for n in (2, 30, 1000):
-        shape = tuple(int(each) for each in rng.integers(1, 5, size=int(rng.integers(1, 4))))
-        p, g, mean = rng.normal(size=(3, *shape))
-        mean, square = 4 * mean, rng.uniform(0.1, 1.0, size=shape)
-        rate, betas, epsilon = float(rng.uniform(0.1, 1)), (float(rng.uniform(0.8, 0.95)), 0.999), 0.3
-        new_mean, new_square = betas[0] * mean + (1 - betas[0]) * g, betas[1] * square + (1 - betas[1]) * g**2
-        m, v = new_mean / (1 - betas[0] ** n), new_square / (1 - betas[1] ** n)
-        what = f"step {n} of parameters {shape}, with ε = {epsilon}"
-        answer = _call(what, lesson.adam_step, p, g, mean, square, n, rate, betas, epsilon)
-        step = m / (np.sqrt(v) + epsilon)
-        slips = [
-            (p - rate * m / (np.sqrt(v) + 1e-8), f"{what}: you take ε to be 1e-8"),
-            (p - rate * np.clip(step, -1, 1), f"{what}: you cut each step at the rate, but Adam's can be longer"),
-            (p - rate * new_mean / (np.sqrt(new_square) + epsilon), f"{what}: nothing is corrected here"),
-        ]
-        expect(answer[0], p - rate * step, f"{what}: the parameters", slips, tolerance=1e-6)
-        expect(answer[1], new_mean, f"{what}: the mean", tolerance=1e-6)
-        expect(answer[2], new_square, f"{what}: the mean square", tolerance=1e-6)
-    still = lesson.adam_step(np.ones(2), np.zeros(2), np.zeros(2), np.zeros(2), 1, 0.1)[0]
-    expect(still, [1.0, 1.0], "parameters whose gradient was always 0")
-
-
-_CORRECTED = "the new {} that you return is corrected already; the next step would correct it again"
-
-
-def adamw_step(lesson: ModuleType) -> None:
-    # Two parameters of 1; the gradients of the first are a thousand times as large.
-    p, g = np.array([1.0, 1.0]), np.array([50.0, 0.05])
-    mean, square = 0 * g, 0.4 * g**2
-    rate, decay, betas = 0.1, 0.5, (0.9, 0.95)
-
-    def adam(g: np.ndarray, beta: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        new_mean, new_square = 0.9 * mean + 0.1 * g, beta * square + (1 - beta) * g**2
-        m, v = new_mean / (1 - 0.9**2), new_square / (1 - beta**2)
-        return p - rate * m / (np.sqrt(v) + 1e-8), new_mean, new_square
-
-    stepped, new_mean, new_square = adam(g)
-    slipped = adam(g + decay * p)[0]
-    shrunk = stepped - slipped
-    answer = lesson.adamw_step(p.copy(), g.copy(), mean.copy(), square.copy(), 2, rate, decay, betas)
-    if not isinstance(answer, (tuple, list)) or len(answer) != 3:
-        raise Wrong("three things are expected: the new parameter, mean and square")
-    expect(
-        answer[0],
-        stepped - rate * decay * p,
-        "two parameters of 1, at rate 0.1 and decay 0.5",
-        [
-            (slipped, "you add the decay to the gradient, as if AdamW were Adam with an L2 penalty: Adam then divides "
-             f"it by the gradient's size, so decay moves the parameter with large gradients by {shrunk[0]:.4f} and "
-             f"the other by {shrunk[1]:.4f}; it must be 0.0500 for both"),
-            (stepped - decay * p, "each parameter shrinks by a half in one step: the decay too is multiplied by the "
-             "rate"),
-            (stepped - rate * decay * stepped, "you let the parameter shrink after Adam's step, and so the step "
-             "shrinks too: both are to start from the old parameter"),
-            (stepped, "the parameters do not shrink: this is Adam"),
-            (adam(g, 0.999)[0] - rate * decay * p, "the decay is right, but Adam's step is one with β₂ = 0.999; here "
-             "you were given (0.9, 0.95), and must hand them on"),
-            (stepped + rate * decay * p, "the parameters grow: decay draws them towards 0"),
-        ],
-        tolerance=1e-7,
-    )  # fmt: skip
-    p = np.array([2.0, -3.0])
-    stepped = adam(g)[0]
-    answer = lesson.adamw_step(p.copy(), g.copy(), mean.copy(), square.copy(), 2, rate, decay, betas)
-    expect(
-        answer[0],
-        stepped - rate * decay * p,
-        "parameters of 2 and -3",
+        _weighted(shares(masked), v),
+        f"the outputs of {T} positions",
         [
             (
-                stepped - rate * decay * np.sign(p),
-                "every parameter shrinks by the same amount; it should be by the same *share* of itself",
+                _weighted(masked, v),
+                "the weights of a position don't sum to 1: an output would grow with the length of the text. Divide by "
+                "their sum",
+            ),
+            (
+                _weighted(shares(np.exp(products) * seen), v),
+                "there is a softmax on top: the products of the features *are* the weights already. With an "
+                "exponential over them, the sum can't be regrouped any more",
+            ),
+            (
+                _weighted(shares(products) * seen, v),
+                f"the future has taken its share: row 0 of the weights sums to "
+                f"{(shares(products) * seen)[0].sum():.2f}. Mask the products, then divide by what is left",
+            ),
+            (_weighted(shares(products), v), "position 0 looks ahead: mask what comes later"),
+            (_weighted(shares(products * seen.T), v), "you hid the past, and position 0 sees all that comes later"),
+            (
+                _weighted(masked / masked.sum(axis=1), v),
+                "you divide column s by the sum of row s: NumPy lays a row of sums over the rows; keep the axis that "
+                "you sum over",
+            ),
+            (
+                _weighted(shares(masked, axis=0), v),
+                "the columns sum to 1, not the rows: each position that asks has one whole to give away",
+            ),
+            (
+                _weighted(shares(products.T * seen), v),
+                "the keys ask here, and the queries answer: row t should hold the products of query t",
+            ),
+            (
+                _weighted(shares((q + 1) @ (k + 1).T * seen), v),
+                "the rows of q and k are features already, and you take features of them once more",
+            ),
+            (
+                _weighted(masked / np.arange(1, T + 1)[:, None], v),
+                "you divide by the number of words seen, as if all weights were 1; divide by the sum of the weights",
+            ),
+            (
+                _weighted(masked / masked.sum(), v),
+                "you divide by the sum of the whole table; each position divides by the sum of its own row",
+            ),
+        ],
+        tolerance=EPSILON,
+    )
+    random = draws("attention_by_features")
+    of_the_page = np.array([[1.0, -0.8]] * 2), np.array([[1.0, 0.2], [0.3, 1.0]]), np.array([[10.0], [20.0]])
+    for q, k, v in (of_the_page, *(_signed(random, *shape) for shape in ((1, 2, 3), (4, 1, 1), (9, 5, 4)))):
+        products = np.tril(q @ k.T)
+        sizes = np.abs(products)
+        positive = np.maximum(products, 0)
+        sums = products.sum(axis=1, keepdims=True)
+        with np.errstate(all="ignore"):
+            answer = lesson.attention_by_features(q.copy(), k.copy(), v.copy())
+            mistakes = [
+                (
+                    products @ v / sizes.sum(axis=1, keepdims=True),
+                    "some of these weights are negative, as with φ(x) = x, and you divide by the sum of their *sizes*: "
+                    "then the weights no longer sum to 1",
+                ),
+                (
+                    products @ v / np.abs(sums),
+                    "the sum of the weights may be negative, as with φ(x) = x, and you divide by its size: then they "
+                    "sum to -1",
+                ),
+                (
+                    positive @ v / positive.sum(axis=1, keepdims=True),
+                    "you make every negative weight 0: that cannot be written as a product of features any more",
+                ),
+            ]
+            if np.shape(answer) == v.shape and np.abs(answer).max() > 1e3 > np.abs(v).max() / np.abs(sums).min():
+                raise Wrong("the sum of the weights may be negative, as with φ(x) = x; you keep it above 0")
+        (T, F), V = q.shape, v.shape[1]
+        what = f"the outputs of {T} positions, {F} features that may be negative, {V} numbers in a value"
+        expect(answer, products @ v / sums, what, mistakes, tolerance=EPSILON)
+
+
+def _signed(random: np.random.Generator, T: int, F: int, V: int) -> tuple[Array, Array, Array]:
+    """Features that may be negative, and values; the sum of no position's weights is near 0, and one is negative."""
+    while True:
+        q, k = random.normal(size=(2, T, F))
+        sums = np.tril(q @ k.T).sum(axis=1)
+        if np.abs(sums).min() > 0.3 and sums.min() < 0:
+            return q, k, random.normal(size=(T, V))
+
+
+def linear_attention_recurrence(lesson: ModuleType) -> None:
+    T, F, V = 5, 3, 2
+    q, k = (np.abs(_numbers(T, F, seed=seed, scale=0.6)) + 0.1 for seed in (1, 2))
+    v = _numbers(T, V, seed=3)
+    products = np.array([[q[t] @ k[s] if s <= t else 0.0 for s in range(T)] for t in range(T)])
+    asked_by_keys = np.tril(k @ q.T)
+    nothing = np.zeros((F, V)), np.zeros(F)
+    answer = lesson.linear_attention_recurrence(q.copy(), k.copy(), v.copy(), *nothing)
+    if answer is None:
+        raise Wrong("linear_attention_recurrence returns None; is a `return` missing?")
+    if not isinstance(answer, (tuple, list)) or len(answer) != 3:
+        raise Wrong("three arrays are expected: the outputs, S and d")
+    outputs, S, d = answer
+    states = [np.array(sum(np.outer(k[s], v[s]) for s in range(t + 1))) for t in range(T)]
+    right = _weighted(products / products.sum(axis=1, keepdims=True), v)
+    above, below = _weighted(products, v), products.sum(axis=1)
+    blind = [q[t] @ states[t - 1] / (q[t] @ k[:t].sum(axis=0)) for t in range(1, T)]
+    given = np.asarray(outputs, dtype=float)
+    if given.shape == right.shape and np.allclose(given[1:], blind):
+        raise Wrong(
+            "you read the state before the word has been added, so a position never sees itself; output 0 has nothing "
+            "to look at, though the first word is its own"
+        )
+    expect(
+        given,
+        right,
+        f"the outputs of {T} words",
+        [
+            (above, "the normaliser is missing: divide by q·d, the sum of all weights so far"),
+            (
+                above / np.array([[q[t] @ k[t]] for t in range(T)]),
+                "you divide by the newest key's weight alone: the sum of all keys so far is a state, too, and has to "
+                "be carried along beside S",
+            ),
+            (
+                v,
+                "the state is the newest word's alone, so each output is that word's value: add to S and d, don't "
+                "replace them",
+            ),
+            (above / below[-1], "you divide by d after the last word; each position has its own sum of weights"),
+            (
+                above / np.arange(1, T + 1)[:, None],
+                "you divide by the number of words read, as if all weights were 1; divide by their sum, q·d",
+            ),
+            (
+                above / np.cumsum(k.sum(axis=1))[:, None],
+                "you divide by the sum of d alone: the query weighs the features of d as it weighs those of S",
+            ),
+            (
+                _weighted(asked_by_keys / asked_by_keys.sum(axis=1, keepdims=True), v),
+                "you store the queries and ask with the keys; a word leaves its key, and asks with its query",
+            ),
+        ],
+        tolerance=EPSILON,
+    )
+    if np.shape(S) == (V, F):
+        raise Wrong("your S lies on its side, as W in the notes: it has a row for each feature of a key")
+    expect(
+        S,
+        states[-1],
+        "S after the last word",
+        [
+            (np.outer(k[-1], v[-1]), "the S that you return holds the last word alone"),
+            (nothing[0], "you return the old S"),
+        ],
+    )
+    expect(
+        d,
+        k.sum(axis=0),
+        "d after the last word",
+        [(nothing[1], "you return the old d"), (k[-1], "this is the last key")],
+    )
+    pieces, state = [], nothing
+    for start, end in pairwise((0, 2, T)):
+        before = [each.copy() for each in state]
+        y, *after = lesson.linear_attention_recurrence(q[start:end], k[start:end], v[start:end], *state)
+        if not all(np.array_equal(a, b) for a, b in zip(before, state, strict=True)):
+            raise Wrong("the state that was handed in has changed: `+=` changes an array in place; make a new one")
+        pieces.append(np.asarray(y))
+        state = tuple(np.asarray(each) for each in after)
+    alone = products[2:, 2:] / products[2:, 2:].sum(axis=1, keepdims=True)
+    expect(
+        np.concatenate(pieces),
+        right,
+        "the outputs of a text read in two pieces",
+        [
+            (
+                np.concatenate([right[:2], _weighted(alone, v[2:])]),
+                "each call begins from nothing: the second piece of a text has forgotten the first, though its state "
+                "was handed over",
             )
         ],
-        tolerance=1e-7,
+        tolerance=EPSILON,
     )
-    expect(answer[1], new_mean, "the mean of the gradient, in which decay has no place", tolerance=1e-7)
-    expect(answer[2], new_square, "the mean of the squared gradient, in which decay has no place", tolerance=1e-7)
-    rng = draws("adamw_step")
-    for n in (1, 7, 500):
-        shape = tuple(int(each) for each in rng.integers(1, 5, size=int(rng.integers(1, 4))))
-        p, g, mean = rng.normal(size=(3, *shape))
-        square, betas = (
-            rng.uniform(0.5, 1.0, size=shape),
-            (float(rng.uniform(0.8, 0.95)), float(rng.uniform(0.9, 0.99))),
-        )
-        rate, decay = (float(each) for each in rng.uniform(0.05, 0.4, size=2))
-        what = f"step {n} of parameters {shape}, at rate {rate:.2f} and decay {decay:.2f}"
-        answer = _call(what, lesson.adamw_step, p, g, mean, square, n, rate, decay, betas)
-        new_mean, new_square = betas[0] * mean + (1 - betas[0]) * g, betas[1] * square + (1 - betas[1]) * g**2
-        right, as_in_2 = (
-            p - rate * new_mean / (1 - betas[0] ** k) / (np.sqrt(new_square / (1 - betas[1] ** k)) + 1e-8)
-            - rate * decay * p for k in (n, 2)
-        )  # fmt: skip
-        slips = [(as_in_2, f"{what}: you correct as in step 2")]
-        expect(answer[0], right, f"{what}: the parameters", slips, tolerance=1e-6)
-        expect(answer[1], new_mean, f"{what}: the mean", tolerance=1e-6)
-        expect(answer[2], new_square, f"{what}: the mean square", tolerance=1e-6)
-
-
-def orthogonalised(lesson: ModuleType) -> None:
-    rng = np.random.default_rng(2)
-    for rows, columns in ((3, 3), (3, 5), (5, 3)):
-        left = np.linalg.qr(rng.normal(size=(rows, rows)))[0][:, :3]
-        right = np.linalg.qr(rng.normal(size=(columns, columns)))[0][:3]
-        g = left @ np.diag([8.0, 2.0, 0.5]) @ right
-        answer = lesson.orthogonalised(g.copy())
-        what = f"a gradient ({rows}, {columns}) with the singular values 8, 2 and 0.5"
-        if np.shape(answer) == g.shape and not np.allclose(answer, left @ right, atol=1e-6):
-            values = np.linalg.svd(np.nan_to_num(np.asarray(answer, float)), compute_uv=False)
-            if np.allclose(values, 1.0):
-                Y, _, Z = np.linalg.svd(g, full_matrices=False)
-                is_turned = rows == columns and np.allclose(answer, Y @ Z.T)
-                why = ". NumPy's third result is Z transposed already" if is_turned else ": it takes both Y and Z"
-                raise Wrong(f"{what}: they are all 1 now, but the directions are no longer those of the gradient{why}")
-        lopsided = "the step would be 16 times as long in one direction as in another, just as the gradient is"
+    expect(state[0], states[-1], "S after two pieces")
+    expect(state[1], k.sum(axis=0), "d after two pieces")
+    random = draws("linear_attention_recurrence")
+    for T, F, V in ((2, 1, 1), (6, 4, 3), (9, 2, 5)):
+        q, k, v = _signed(random, T, F, V)
+        products = np.tril(q @ k.T)
+        sums = products.sum(axis=1, keepdims=True)
+        pieces, state = [], (np.zeros((F, V)), np.zeros(F))
+        for start, end in pairwise((0, 1, T)):
+            y, *state = lesson.linear_attention_recurrence(q[start:end], k[start:end], v[start:end], *state)
+            pieces.append(np.asarray(y))
+        carried = np.tril(np.abs(q) @ np.abs(k).T).sum(axis=1, keepdims=True)
+        size = "some of these features are negative, as with φ(x) = x: the normaliser is q·d, with its sign"
+        what = f"the outputs of {T} words read in two pieces, {F} features that may be negative, {V} numbers in a value"
         expect(
-            answer,
-            left @ right,
+            np.concatenate(pieces),
+            products @ v / sums,
             what,
-            [
-                (g / np.linalg.norm(g), f"{what}: now they are 0.97, 0.24 and 0.06, not 1, 1 and 1: you made the "
-                 f"whole matrix of length 1, but {lopsided}"),
-                (g / 8.0, f"{what}: now they are 1, 0.25 and 0.06, not 1, 1 and 1: you divide by the largest, but "
-                 f"{lopsided}"),
-                *((m, f"{what}: now they are {_singular(m)}, not 1, 1 and 1: {why}") for m, why in _other_ways(g)),
-                (np.linalg.pinv(g).T, f"{what}: now they are 0.125, 0.5 and 2, not 1, 1 and 1: you divided by each "
-                 "singular value twice, so the shortest direction became the longest"),
-                *([(answer, f"{what}: now they are {_singular(answer)}, not 1, 1 and 1, or the directions are others")]
-                  if np.shape(answer) == g.shape and np.isfinite(answer).all() else []),
-            ],
-            tolerance=1e-6,
-        )  # fmt: skip
-    rng = draws("orthogonalised")
-    for size in (1.0, 1000.0, 0.001):
-        rows, columns = (int(n) for n in rng.choice(np.arange(4, 10), 2, replace=False))
-        n = min(rows, columns)
-        left, right = np.linalg.qr(rng.normal(size=(rows, n)))[0], np.linalg.qr(rng.normal(size=(columns, n)))[0].T
-        what = f"a gradient ({rows}, {columns}) with singular values from {size:g} to {size / 1e4:g}"
-        answer = _call(what, lesson.orthogonalised, left * np.geomspace(size, size / 1e4, n) @ right)
-        if np.shape(answer) == (rows, columns) and not np.allclose(answer, left @ right, atol=1e-5):
-            values = np.linalg.svd(np.nan_to_num(np.asarray(answer, float)), compute_uv=False)
-            raise Wrong(f"{what}: now they go from {values[0]:.3g} to {values[-1]:.3g}; each should be 1, the smallest "
-                        "too, and whatever the size of the gradient")  # fmt: skip
-        expect(answer, left @ right, what, tolerance=1e-5)
-
-
-def _other_ways(g: np.ndarray) -> list[tuple[np.ndarray, str]]:
-    """What else makes numbers, rows or columns equal, with the sentence for it."""
-    each = "of length 1 each, but they still point in similar directions"
-    return [
-        (np.sign(g), "you made each *number* ±1, which is what Adam's first step does; a matrix has directions, too"),
-        (g / np.linalg.norm(g, axis=0), f"you made the columns {each}"),
-        (g / np.linalg.norm(g, axis=1, keepdims=True), f"you made the rows {each}"),
-    ]
-
-
-def _singular(matrix: np.ndarray) -> str:
-    return ", ".join(f"{value:.2f}" for value in np.linalg.svd(matrix, compute_uv=False))
-
-
-def largest_eigenvalue(lesson: ModuleType) -> None:
-    rng = np.random.default_rng(3)
-    axes = np.linalg.qr(rng.normal(size=(4, 4)))[0]
-    start = rng.normal(size=4)
-    for values in ([6.0, 2.0, 1.0, -3.0], [-5.0, 3.0, 1.0, 0.5]):
-        H = axes @ np.diag(values) @ axes.T
-        n_products = 0
-        asked: list[np.ndarray] = []
-
-        def product(v: np.ndarray, H: np.ndarray = H, asked: list[np.ndarray] = asked) -> np.ndarray:
-            nonlocal n_products
-            n_products += 1
-            if len(asked) < 4:
-                asked.append(np.array(v))
-            return H @ v
-
-        with np.errstate(all="ignore"):
-            answer = lesson.largest_eigenvalue(product, start.copy(), 1000)
-        if answer is not None and np.size(answer) == 1 and not np.isfinite(answer):
-            raise Wrong(
-                f"after {n_products} products you have {float(answer)}: the vector grows by {abs(values[0]):.0f} each "
-                "time until no float can hold it, or vanishes where that is below 1; only its direction matters, so "
-                "take its length away each time"
-            )
-        if len(asked) == 4 and np.allclose(np.abs(asked), np.eye(4)):
-            raise Wrong("you build H column by column; with a million parameters that takes a million products, and "
-                        "power iteration needs about a hundred")  # fmt: skip
-        first = H @ start
-        top = axes[:, 0]
-        expect(
-            answer,
-            values[0],
-            f"eigenvalues {', '.join(f'{v:g}' for v in values)}",
-            [
-                (-values[0], f"you have {-values[0]:g}, and it is {values[0]:g}: the length of H v has no sign, and a "
-                 "valley that bends down is no valley"),
-                (start @ first / (start @ start), "that is what one product says: a mix of all eigenvalues. Feed the "
-                 "result in again, and the largest takes over"),
-                (first @ H @ first / (first @ first), "that is what two products say: a mix of all eigenvalues, in "
-                 "which the largest counts most. Go on for all rounds"),
-                (min(values), f"you have the lowest, {min(values):g}; the largest in size is {values[0]:g}"),
-                (max(values), f"you have the highest, {max(values):g}; the largest in size is {values[0]:g}"),
-                (values[0] / np.abs(top).max() ** 2, f"you have {values[0] / np.abs(top).max() ** 2:.3g}: v · H v is "
-                 f"the eigenvalue {values[0]:g} only if v has length 1"),
-                (np.mean(values), "that is the mean of all eigenvalues, the trace over n"),
-            ],
-            tolerance=1e-5,
-        )  # fmt: skip
-    if n_products > 1010:
-        raise Wrong(f"the eigenvalue is right, but you made {n_products} products in 1,000 rounds: one each is enough")
-    _eigenvalue_of_others(lesson)
-
-
-def _eigenvalue_of_others(lesson: ModuleType) -> None:
-    """Where the second eigenvalue is nearly as large; where the eigenvector has zeros, or its numbers sum to 0."""
-    rng = draws("largest_eigenvalue")
-    n = int(rng.integers(3, 6))
-    gaps = np.array([1.0, 0.97, *rng.uniform(0.1, 0.6, size=n - 2)])
-    order = rng.permutation(n)
-    slow = rng.uniform(0.5, 1.0, size=n)
-    slow[0] = 0.05
-    cases = []
-    for i in range(n):  # each component once is 0 in the eigenvector, and once the only one that is not
-        values = rng.uniform(0.5, 2.0, size=n)
-        values[i] = 5.0
-        cases.append((np.diag(values), rng.uniform(0.5, 1.0, size=n), 5.0, f"a diagonal H, its entry {i} the largest"))
-    top = np.eye(n)[0] - np.eye(n)[1]
-    for value in (4.0, -4.0):
-        H = np.diag([0.0, 0.0, *rng.uniform(-1, 1, size=n - 2)]) + value * np.outer(top, top) / 2
-        H = H + 0.7 * (np.eye(n)[0] + np.eye(n)[1])[:, None] * (np.eye(n)[0] + np.eye(n)[1]) / 2
-        cases.append((H, rng.uniform(0.5, 1.0, size=n) * np.arange(1, n + 1), value, "an eigenvector (1, -1, 0, …)"))
-    cases.append((np.diag(gaps[order]), slow[order], 1.0, "eigenvalues 1 and 0.97, and 1,000 rounds"))
-    for H, start, right, what in cases:
-        product = _Counted(H)
-        answer = _call(what, lesson.largest_eigenvalue, product, start, 1000)
-        if np.shape(answer) == () and answer is not None and not np.isclose(answer, right, atol=1e-5):
-            why = ("a hundred rounds are too few if the second is nearly as large; make as many as n_rounds says"
-                   if right == 1.0 else "a number of the vector says nothing where the eigenvector has a 0, nor does "
-                   "the sum of all; v · H v counts each as much as it matters")  # fmt: skip
-            raise Wrong(f"{what}: you have {float(answer):.4g}, not {right:g}: {why}")
-        expect(answer, right, what, tolerance=1e-5)
-        if abs(product.first @ start) < 0.999 * np.linalg.norm(product.first) * np.linalg.norm(start):
-            raise Wrong("your first product is not that of `start`: begin with it, so that whoever calls can choose")
-    product = _Counted(H)
-    _call("4 rounds", lesson.largest_eigenvalue, product, start, 4)
-    if not 4 <= product.n <= 6:
-        raise Wrong(f"4 rounds were asked for, and you made {product.n} products; n_rounds says how many")
-
-
-class _Counted:
-    """A product with H that counts how often it is asked, and remembers for what at first."""
-
-    def __init__(self, H: np.ndarray) -> None:
-        self.H, self.n, self.first = H, 0, np.zeros(len(H))
-
-    def __call__(self, v: np.ndarray) -> np.ndarray:
-        self.first = np.array(v, dtype=float) if self.n == 0 else self.first
-        self.n += 1
-        return self.H @ v
-
-
-def decoder_logits(lesson: ModuleType) -> None:
-    rng = np.random.default_rng(4)
-    decoder = lesson.new_decoder(vocab_size=7, width=12, n_heads=3, n_layers=2, seed=5)
-    for p in decoder.parameters():
-        p.value = p.value + 0.3 * rng.normal(size=p.shape)
-    rows = rng.integers(6, size=(2, 6))  # token 6 never occurs
-    tokens, targets = rows[:, :-1], rows[:, 1:]
-    right, gradients = lesson.in_pytorch(tokens, targets, decoder)
-    with np.errstate(all="ignore"):
-        answer = lesson.decoder_logits(tokens, decoder)
-    if hasattr(answer, "value") and np.isnan(answer.value).any():
-        raise Wrong(
-            "the logits are NaN: either a position sees nothing, not even itself, or a hidden score's -∞ is still "
-            "there when the values are weighted; after the softmax it must be a weight of 0"
+            [(products @ v / np.abs(sums), size), (products @ v / carried, size)],
+            tolerance=EPSILON,
         )
-    changed = tokens.copy()
-    changed[:, -1] = (changed[:, -1] + 1) % 6
-    if hasattr(answer, "value") and answer.shape == right.shape and not np.allclose(answer.value, right):
-        with np.errstate(all="ignore"):
-            later = lesson.decoder_logits(changed, decoder).value
-        if not np.allclose(answer.value[:, 0], later[:, 0]):
-            moved = float(np.abs(answer.value[:, 0] - later[:, 0]).max())
-            raise Wrong(
-                f"the last token changes the logits at position 0, by up to {moved:.2f}: a position sees those after "
-                "it, so in training the model reads the answer"
-            )
-    with np.errstate(all="ignore"):
-        cases = [(_variant(lesson, tokens, decoder, **{name: True}), sentence) for name, sentence in _SLIPS.items()]
-    log_p = right - np.log(np.exp(right).sum(-1, keepdims=True))
-    cases.append((log_p, "you return ln p; logits come before the softmax"))
-    expect(answer, right, "the logits of a decoder with PyTorch's weights", cases, tolerance=1e-6)
-
-    if not isinstance(answer, lesson.Tensor):
-        raise Wrong("the logits are right, but they are no Tensor: nothing can be pulled back from them")
-    nats = -lesson.log_softmax(answer)[np.arange(2)[:, None], np.arange(5), targets]
-    backward(nats.mean())
-    never = decoder.embedding.gradient[6]
-    if np.allclose(never, 0) and not np.allclose(gradients[0][6], 0):
-        raise Wrong(
-            "token 6 is in no text, and its row of the embedding gets the gradient 0: at the output too the embedding "
-            "is a weight that learns, and there even a token that never occurs must learn that it is unlikely"
-        )
-    names = [f"{name} of block {i}" for i, block in enumerate(decoder.blocks) for name in vars(block)]
-    names = ["the embedding", *names, "the final gain"]
-    for name, p, gradient in zip(names, decoder.parameters(), gradients, strict=True):
-        if p.gradient is None or not np.any(p.gradient):
-            raise Wrong(f"the logits are right; but no gradient comes to {name}: `.value` is a plain array, and the "
-                        "tape ends there")  # fmt: skip
-        expect(p.gradient, gradient, f"the logits are right; but the gradient of {name}", tolerance=1e-6)
-    for is_extreme in (False, True):
-        _another_decoder(lesson, is_extreme)
-
-
-def _another_decoder(lesson: ModuleType, is_extreme: bool) -> None:
-    """Another shape; or matrices with which each position matches itself least of all, by thousands."""
-    rng = draws("decoder_logits")
-    H, L, B, T = (int(rng.choice(each)) for each in ((1, 2, 4), (3, 4), (1, 3), (3, 6, 7)))
-    K, V = int(rng.choice([6, 10])), int(rng.integers(5, 12))
-    if is_extreme:
-        L, T = 1, T + 1
-    decoder = lesson.new_decoder(V, H * K, H, L, seed=int(rng.integers(100)))
-    for p in decoder.parameters():
-        p.value = p.value + 0.3 * rng.normal(size=p.shape)
-    what = f"another decoder (L = {L}, H = {H}, K = {K}, B = {B}, T = {T})"
-    if is_extreme:
-        what += " with scores down to -1,000 and less"
-        for block in decoder.blocks:
-            block.W_Q.value, block.W_K.value = 1000 * block.W_Q.value, -1000 * block.W_Q.value
-    tokens = rng.integers(V, size=(B, T))
-    answer = _call(what, lesson.decoder_logits, tokens, decoder)
-    changed = tokens.copy()
-    changed[:, -1] = (changed[:, -1] + 1) % V
-    later = _call(what, lesson.decoder_logits, changed, decoder)
-    if not isinstance(answer, lesson.Tensor) or not isinstance(later, lesson.Tensor):
-        raise Wrong(f"{what}: the logits are no Tensor")
-    if np.isnan(answer.value).any():
-        raise Wrong(f"{what}: the logits are NaN. A softmax that takes e to the power of scores as they are finds 0/0 "
-                    "where all are low, and ∞/∞ where one is high; `log_softmax` does not")  # fmt: skip
-    if answer.shape == later.shape and not np.allclose(answer.value[:, :-1], later.value[:, :-1], atol=1e-9):
-        moved = float(np.abs(answer.value - later.value)[:, :-1].max())
-        raise Wrong(
-            f"{what}: the last token changes the logits before it, by up to {moved:.2g}. What you put in "
-            "place of a hidden score hides it only if the others are much higher; what is below all numbers?"
-        )
-    right, _ = lesson.in_pytorch(tokens, changed, decoder)
-    expect(answer, right, f"{what}: the logits", tolerance=1e-6)
-
-
-_SLIPS = {
-    "no_final_norm": "the last x goes to the embedding without the final norm: the longer x has grown in the blocks, "
-                     "the surer the model would be",
-    "values_rotated": "you turn the values too: what a head hands over then depends on where it was found; positions "
-                      "belong into the scores alone",
-    "not_rotated": "no query or key is turned: this model does not know where a word stands, except by what the mask "
-                   "lets it see",
-    "by_width": "you divide the scores by √D, but a query and a key have K = D/H numbers: with 3 heads the scores are "
-                "√3 times too small",
-    "relu_alone": "max(0, u) is not squared in the feed-forward layer",
-    "not_scaled": "the scores are not divided by √K",
-    "no_W_O": "the heads are joined, but W_O is missing: it mixes what they have gathered",
-    "added_twice": "attention's result has x in it already, and the block adds x again",
-}  # fmt: skip
-
-
-def _variant(lesson: ModuleType, tokens: np.ndarray, decoder: object, **slips: bool) -> np.ndarray:
-    """The logits by another way, in NumPy alone, with a slip."""
-    H = decoder.n_heads
-    B, T = tokens.shape
-
-    def norm(x: np.ndarray, gain: np.ndarray) -> np.ndarray:
-        return gain * (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
-
-    def rotate(x: np.ndarray) -> np.ndarray:
-        return lesson.rotate(lesson.Tensor(x)).value
-
-    E = decoder.embedding.value
-    x = E[tokens]
-    D = x.shape[-1]
-    for block in decoder.blocks:
-        w = {name: weight.value for name, weight in vars(block).items()}
-        n = norm(x, w["attention_gain"])
-        q, k, v = (np.einsum("btd,ed->bte", n, w[W]).reshape(B, T, H, -1).swapaxes(1, 2) for W in ("W_Q", "W_K", "W_V"))
-        if "not_rotated" not in slips:
-            q, k = rotate(q), rotate(k)
-        if "values_rotated" in slips:
-            v = rotate(v)
-        scale = 1.0 if "not_scaled" in slips else np.sqrt(D if "by_width" in slips else D // H)
-        scores = np.where(np.tril(np.ones((T, T))) > 0, np.einsum("bhtk,bhsk->bhts", q, k) / scale, -np.inf)
-        weights = np.exp(scores - scores.max(-1, keepdims=True))
-        heads = weights / weights.sum(-1, keepdims=True) @ v
-        joined = heads.swapaxes(1, 2).reshape(B, T, D)
-        x = x + (joined if "no_W_O" in slips else joined @ w["W_O"].T) + (n if "added_twice" in slips else 0)
-        u = np.maximum(norm(x, w["feed_forward_gain"]) @ w["W_1"].T, 0)
-        x = x + (u if "relu_alone" in slips else u**2) @ w["W_2"].T
-    return (x if "no_final_norm" in slips else norm(x, decoder.final_gain.value)) @ E.T
+        expect(state[0], k.T @ v, f"S after {T} words")
+        expect(state[1], k.sum(axis=0), f"d after {T} words")

@@ -1,484 +1,700 @@
-"""Checks of lesson 9. Each begins with an example in which known mistakes show, and goes on to random ones."""
+"""Checks of lesson 9. Every right answer is computed here by plain loops over positions.
+
+Each check begins with an example in which known mistakes show, and goes on to random ones of other sizes.
+"""
 
 from __future__ import annotations
 
-import math
-from itertools import combinations
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from pellucid.course.checks import Wrong, draws, expect
 
-# ---- Counted ----
+Array = np.ndarray
 
 
-def count_parameters(lesson: ModuleType) -> None:
-    shape = {"V": 1009, "L": 3, "D": 24, "H": 6, "G": 2, "F": 50}
-    per_layer = sum((24 * 24, 24 * 8, 24 * 8, 24 * 24, 24 * 50, 50 * 24))  # W_Q, W_K, W_V, W_O, up, down
-    per_layer_alike, table = per_layer + 2 * 24 * 16, 1009 * 24
-    per_layer_wide = 2 * 24 * 6 * 24 + 2 * 24 * 2 * 24 + 2 * 24 * 50
-    of_layers = 3 * per_layer
-    wide = "every head has D columns: the heads share the width, so each has only K = D/H"
-    alike = "you gave keys and values as many heads as queries: here 6 heads ask, and 2 answer"
+def _call(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns for one more example. A size that it has as a number meets others here."""
+    try:
+        with np.errstate(all="ignore"):
+            return function(*arguments)
+    except (ValueError, IndexError, TypeError) as error:
+        raise Wrong(f"{what}: the example before went well, but here Python says “{error}”; which size, or number of "
+                    "axes, is written as a number and not read from a shape?") from None  # fmt: skip
+
+
+def _has_nan(answer: Any) -> bool:
+    try:
+        return bool(np.isnan(np.asarray(answer, dtype=float)).any())
+    except (TypeError, ValueError):
+        return False
+
+
+_TOO_LARGE = ("{}: there are NaN. A softmax that begins with e to the power of a score cannot hold e^1000; the one in "
+              "your file first subtracts the largest score of the row")  # fmt: skip
+
+
+def _numbers(*shape: int, seed: int = 7, scale: float = 1.0) -> Array:
+    return scale * np.random.default_rng(seed).standard_normal(shape)
+
+
+def _shares(scores: Array) -> Array:
+    raised = np.exp(scores - scores.max())
+    return raised / raised.sum()
+
+
+def _softmax(scores: Array, axis: int = -1) -> Array:
+    return np.apply_along_axis(_shares, axis, scores)
+
+
+def _causal(scores_TS: Array) -> Array:
+    """The weights of one table of scores, row by row: each query sees the keys up to its own place."""
+    T, S = scores_TS.shape
+    weights_TS = np.zeros((T, S))
+    for t in range(T):
+        n_seen = S - T + t + 1
+        weights_TS[t, :n_seen] = _shares(scores_TS[t, :n_seen])
+    return weights_TS
+
+
+# ---- One head ----
+
+
+def head(lesson: ModuleType) -> None:
+    T, D, K = 5, 7, 4
+    x = _numbers(T, D)
+    W_Q, W_K, W_V = (_numbers(K, D, seed=seed, scale=0.4) for seed in (1, 2, 3))
+    answer = lesson.head(x, W_Q, W_K, W_V)
+    if answer is None:
+        raise Wrong("the head: your function returns None; is a `return` missing?")
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+        raise Wrong("the head: two arrays are expected, the weights and the outputs")
+    weights, outputs = answer
+    q, k, v = ([W @ row for row in x] for W in (W_Q, W_K, W_V))
+    products = np.array([[q[t] @ k[s] for s in range(T)] for t in range(T)])
+    right = _softmax(products / K**0.5)
+    over_queries = _softmax(products / K**0.5, axis=0)
+    if np.shape(weights) == (T, K) and np.shape(outputs) == (T, T):
+        raise Wrong("the weights come first, then the outputs")
+    if np.shape(outputs) == (T, D):
+        raise Wrong("you mixed the rows of x: what position s hands over is its value, W_V times row s of x")
     expect(
-        lesson.count_parameters(**shape, tied=False),
-        of_layers + 2 * table,
-        "the parameters of an untied decoder",
-        [
-            (of_layers + table, "one table of VD weights is missing: untied, there is one to read and one to write"),
-            (of_layers, "only the layers are counted; tokens come in and go out through tables of VD weights"),
-            (3 * per_layer_wide + 2 * table, wide),
-            (3 * per_layer_alike + 2 * table, alike),
-            (
-                of_layers - 3 * 24 * 50 + 2 * table,
-                "the feed-forward layer has one matrix; it needs one up to F and one back to D",
-            ),
-            (per_layer + 2 * table, "you count one layer; there are 3"),
-            (
-                of_layers - 3 * 2 * 24 * 16 + 2 * table,
-                "you gave queries and output only G heads; G counts keys and values, and here 6 heads ask",
-            ),
-            (3 * (4 * 6 * 24 * 24 + 2 * 24 * 50) + 2 * table, wide),
-            (
-                of_layers - 3 * 24 * 24 + 2 * table,
-                "W_O is missing: after the heads have been put together, one more matrix mixes them",
-            ),
-            (of_layers + 3 * 24 * 16 + 2 * table, "only your keys have G heads; the values have G heads as well"),
-            (of_layers + 7 * 24 + 2 * table, "you count the gains of the norms; only the matrices count here"),
-            (of_layers + 3 * 2 * 24 * (96 - 50) + 2 * table, "you take F to be 4D; F is given, and here it is 50"),
-            (3 * (per_layer + 2 * table), "every layer has an embedding of its own; the model has one for all"),
-        ],
-    )
-    expect(
-        lesson.count_parameters(**shape, tied=True),
-        of_layers + table,
-        "the parameters of a tied decoder",
-        [(of_layers + 2 * table, "you count the embedding twice: tied, it is one table with two uses")],
-    )
-    rng = draws("count_parameters")
-    for heads_each in (1, 2, 5):
-        G, K, L, V, F = (int(n) for n in rng.integers(1, [6, 9, 7, 900, 200]))
-        H = heads_each * G
-        D, V = H * K, 1 if heads_each == 2 else V
-        one_layer = 2 * D * H * K + 2 * D * G * K + 2 * D * F
-        for tied in (False, True):
-            what = f"V = {V}, L = {L}, D = {D}, H = {H}, G = {G}, F = {F}, {'tied' if tied else 'untied'}"
-            slips = [(L * (2 * D * D + 4 * D * K + 2 * D * F) + (2 - tied) * V * D, f"{what}: you take G to be 2")]
-            expect(lesson.count_parameters(V, L, D, H, G, F, tied), L * one_layer + (2 - tied) * V * D, what, slips)
-
-
-def training_flops(lesson: ModuleType) -> None:
-    V, L, D, F, T, n = 211, 5, 20, 70, 48, 960
-    of_layers, table, pairs = L * (4 * D * D + 2 * D * F), V * D, L * 2 * T * D
-    right = 6 * (of_layers + table + pairs) * n
-    expect(
-        lesson.training_flops(V, L, D, F, T, n),
+        weights,
         right,
-        "the FLOPs of training",
+        "the weights",
         [
-            (right // 3, "that is the way forward alone, 2 FLOPs per weight; back costs twice as much again"),
-            (right // 3 * 2, "4 FLOPs per weight: the way back has two products for each one of the way forward"),
-            (right // 2, "3 FLOPs per weight: each product of two numbers is followed by a sum, so there are 6"),
             (
-                6 * (of_layers + table) * n,
-                "6 FLOPs per weight, and no pairs: queries times keys, and shares times values, have no weights but "
-                "cost all the same",
+                over_queries,
+                f"the columns sum to 1, not the rows: your softmax runs over the queries. Query 0 now takes "
+                f"{over_queries[0].sum():.2f} in all, but each query has exactly 1 to share among the keys",
+            ),
+            (over_queries.T, "your weights have a row for each key; a row should be what one query takes"),
+            (
+                right.T,
+                "your table is turned: a row should be what one query takes, and yours is what is taken from one "
+                "key. Lecture notes N0, (2.11), has the queries in the columns",
             ),
             (
-                6 * (of_layers + table + pairs // 2) * n,
-                "half of the pairs: there are two products, queries times keys and shares times values, and in both "
-                "a query meets all T keys, the hidden ones too",
+                _softmax(products),
+                "you don't scale the scores: they are sums of K = 4 products, so their variance is 4 times too large",
             ),
             (
-                6 * (of_layers + table) * n + 6 * L * (T + 1) * D * n,
-                "you count only the pairs that the mask leaves, (T + 1)/2 for each query; the product is made of all "
-                "T, and the mask hides some of the results",
+                _softmax(products / D**0.5),
+                "you divide by √7, the width of x; a score is a sum of K = 4 products, so its deviation is √4",
+            ),
+            (_softmax(products / K), "you divide by K; the variance of a sum of K products is K, its deviation √K"),
+            (
+                _softmax(products) / K**0.5,
+                "you divide after the softmax: each query now shares out 1/√K instead of 1; the root belongs to the "
+                "scores",
             ),
             (
-                right + 2 * V * D * n,
-                "you count the embedding as a product: it reads one row, and multiplies nothing",
+                _softmax(products / T**0.5),
+                "you divide by √5, the number of positions; a score is a sum of K = 4 products, so its deviation is √4",
             ),
+            (products / K**0.5, "these are scores; no softmax has made shares of them"),
             (
-                6 * (of_layers + 2 * table + pairs) * n,
-                "you count the embedding as a product: it reads one row, and multiplies nothing",
+                np.exp(products / K**0.5) / np.exp(products / K**0.5).sum(axis=1),
+                "you divide column s by the sum of row s: NumPy lays a row of sums over the rows; keep the axis that "
+                "you sum over",
             ),
-            (6 * (of_layers + pairs) * n, "the unembedding is missing: it multiplies each position by VD weights"),
-            (
-                6 * (of_layers + table + pairs * T) * n,
-                "you count the T² pairs of a whole text for each token; a token has one query, so T pairs",
-            ),
-            (
-                6 * (of_layers + table + pairs // L) * n,
-                "the pairs of one layer; each layer has its own attention",
-            ),
-            (
-                (6 * (of_layers + table) + 2 * pairs) * n,
-                "you count the pairs forward only; the pairs are on the way back, too, though no weight is there",
-            ),
-            (
-                (6 * (of_layers + table) + 4 * pairs) * n,
-                "on the way back, each product needs two more, one for each of its factors: queries and keys both get "
-                "a gradient",
-            ),
-            (
-                6 * (of_layers + table + pairs // T * n) * n,
-                "all n_tokens as one text: a query meets the T keys of its own text",
-            ),
-            (6 * (L * 12 * D * D + table + pairs) * n, "you take F to be 4D; F is given, and here it is 70"),
-            (6 * (of_layers + L * table + pairs) * n, "you count an unembedding in each layer; the model has one"),
-            (right * T, "n_tokens are all tokens, and you have counted each of them T times"),
         ],
-        tolerance=1e-12,
     )
-    rng = draws("training_flops")
-    for V, D, n_texts in ((0, int(rng.integers(1, 60)), 1), (50_257, 12_289, int(rng.integers(2, 9)))):
-        L, F, T = (int(n) for n in rng.integers(2, [9, 200, 90]))
-        right = 6 * n_texts * T * (L * (4 * D * D + 2 * D * F + 2 * T * D) + V * D)
-        what = f"V = {V}, L = {L}, D = {D}, F = {F}, {n_texts * T} tokens in texts of T = {T}"
-        expect(lesson.training_flops(V, L, D, F, T, n_texts * T), right, what, tolerance=1e-12)
+    expect(
+        outputs,
+        right @ np.array(v),
+        "the outputs",
+        [
+            (right.T @ np.array(v), "output t should be the mean with the weights of row t; you took column t"),
+            (right @ np.array(k), "you mixed the keys; a key is there to be found, what is handed over is the value"),
+        ],
+    )
+    rng = draws("head")
+    for largest in (3.0, 20_000.0):
+        T, D, K = (int(n) for n in rng.choice([3, 5, 7, 9, 11], 3, replace=False))
+        x, (W_Q, W_K, W_V) = rng.standard_normal((T, D)), rng.standard_normal((3, K, D))
+        W_Q *= _factor_to(largest, _products(x, x, W_Q, W_K))
+        what = f"another head, T = {T} and K = {K}, with scores up to {largest:,.0f}"
+        answer = _call(what, lesson.head, x, W_Q, W_K, W_V)
+        if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+            raise Wrong(f"{what}: two arrays are expected, the weights and the outputs")
+        if _has_nan(answer[0]):
+            raise Wrong(_TOO_LARGE.format(what))
+        products = _products(x, x, W_Q, W_K)
+        right = _softmax(products / K**0.5)
+        expect(answer[0], right, f"{what}: the weights", [(_softmax(products / 2), _ROOT.format(K))], tolerance=1e-6)
+        expect(answer[1], right @ np.array([W_V @ row for row in x]), f"{what}: the outputs", tolerance=1e-6)
 
 
-def memory_bytes(lesson: ModuleType) -> None:
-    w, a = 1000, 7300
-    one_moment = "the optimizer has one number per weight; Adam keeps two, the mean of gradients and that of squares"
-    answer = lesson.memory_bytes(w, a, 4)
-    if answer is not None and np.shape(answer) != (4,):
+def _products(x: Array, source: Array, W_Q: Array, W_K: Array) -> Array:
+    return np.array([[(W_Q @ row) @ (W_K @ other) for other in source] for row in x])
+
+
+def _factor_to(largest: float, products: Array) -> float:
+    """What makes the largest score, in size, be `largest`, before the root."""
+    return float(largest / products.flat[np.abs(products).argmax()])
+
+
+_ROOT = "you divide by 2, which was √K in the first example; here K is {}, the number of rows of W_Q"
+
+
+def causal_weights(lesson: ModuleType) -> None:
+    with np.errstate(all="ignore"):
+        _causal_weights_of_a_square(lesson)
+        _causal_weights_with_a_cache(lesson)
+    rng = draws("causal_weights")
+    for before in ((), (2,), (2, 1, 3)):
+        T = int(rng.integers(2, 6))
+        S = T + int(rng.integers(4))
+        _causal_weights_of_any(lesson, rng, (*before, T, S))
+    _causal_weights_of_any(lesson, rng, (2, 1, int(rng.integers(2, 6))))
+
+
+def _causal_weights_of_any(lesson: ModuleType, rng: np.random.Generator, shape: tuple[int, ...]) -> None:
+    T, S = shape[-2:]
+    scores = 2 * rng.standard_normal(shape)
+    is_future = np.arange(S) > np.arange(S - T, S)[:, None]
+    right = np.array([_causal(table) for table in scores.reshape(-1, T, S)]).reshape(shape)
+    what = f"T = {T} and S = {S}, in an array with {len(shape)} axes"
+    expect(_call(what, lesson.causal_weights, scores.copy()), right, what)
+
+    low = scores + np.linspace(-1e6, 1e6, T)[:, None]
+    answer = _call(what, lesson.causal_weights, low.copy())
+    if _has_nan(answer):
+        raise Wrong(f"{what}: with a million more or less on all scores of a row, the weights should stay, but some "
+                    "are NaN: e^1000000 is inf, and e^-1000000 is 0. The softmax in your file first subtracts the "
+                    "largest score of each row")  # fmt: skip
+    _expect_none_ahead(answer, is_future, f"{what}, with scores down to -1,000,000")
+    expect(answer, right, f"{what}, with a million more or less on all scores of a row", tolerance=1e-7)
+
+    answer = _call(what, lesson.causal_weights, np.where(is_future, scores + 20_000, scores))
+    _expect_none_ahead(answer, is_future, f"{what}, with 20,000 more on each score of the future")
+    answer = _call(what, lesson.causal_weights, np.where(is_future, scores + 300, scores))
+    _expect_none_ahead(answer, is_future, what)
+    expect(answer, right, f"{what}: with 300 more on each score of the future, which must not matter", tolerance=1e-7)
+
+
+def _expect_none_ahead(answer: Any, is_future: Array, what: str) -> None:
+    if np.shape(answer)[-2:] == is_future.shape:
+        ahead = np.nan_to_num(np.where(is_future, answer, 0.0)).max()
+        if ahead > 1e-10:
+            raise Wrong(f"{what}: a share of {ahead:.2g} goes to the future. What you put in place of a hidden score "
+                        "hides it only if the others are much higher; which number is below all others?")  # fmt: skip
+
+
+def _causal_weights_of_a_square(lesson: ModuleType) -> None:
+    shares = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.2, 0.3, 0.1], [0.3, 0.2, 0.4, 0.1], [0.25, 0.3, 0.15, 0.3]])
+    scores = np.log(shares) + np.array([[0.7], [-0.2], [1.1], [0.4]])
+    right, T = _causal(scores), len(scores)
+    answer = lesson.causal_weights(scores.copy())
+    is_nan = np.isnan(np.asarray(answer, dtype=float)) if np.shape(answer) == (T, T) else np.zeros((T, T), dtype=bool)
+    if is_nan[1:].any():
         raise Wrong(
-            "four numbers are expected: weights, gradients, optimizer, activations. The weights alone are "
-            "enough to use a model, not to train it"
+            "there are NaN in rows that see something; 0 · -∞ is NaN, so a mask of -∞ can't be made by a product"
         )
+    if is_nan[0].all():
+        raise Wrong(
+            "row 0 is NaN: its query sees no key at all, not even its own, and 0/0 is no share. A position "
+            "may look at itself"
+        )
+    if np.shape(answer) == (T, T) and np.triu(answer, 1).max() < 1e-3:
+        _expect_none_ahead(answer, np.tri(T) == 0, "the weights of four positions")
+    past = np.where(np.tri(T, k=-1) > 0, -np.inf, scores)
+    zeros = np.where(np.tri(T) > 0, scores, 0.0)
+    itself = np.where(np.tri(T, k=1) > 0, scores, -np.inf)
     expect(
         answer,
-        [4 * w, 4 * w, 8 * w, 4 * a],
-        "bytes of weights, gradients, optimizer, activations",
-        [
-            ([4 * w, 4 * w, 4 * w, 4 * a], one_moment),
-            ([w, w, 2 * w, a], "these are numbers, not bytes: each takes 4"),
-            ([4 * w, 0, 0, 0], "only the weights: that is enough to use a model, but training also needs the rest"),
-            ([4 * w, 0, 8 * w, 4 * a], "no gradients: the optimizer needs one number for each weight"),
-            ([4 * w, 4 * a, 8 * w, 4 * a], "there is a gradient for each weight, not for each activation"),
-            ([4 * w, 8 * w, 4 * w, 4 * a], "the gradients come second, and the optimizer third"),
-            ([4 * w, 4 * w, 8 * w, 4 * w * a], "`n_activations` is the number of all activations together"),
-            (
-                [4 * w, 4 * (w + a), 8 * w, 4 * a],
-                "the gradient of an activation is used on the way back and let go; only those of the weights are kept",
-            ),
-            ([4 * w, 4 * w, 12 * w, 4 * a], "the optimizer's part should be its two moments; the gradients are part 2"),
-        ],
-    )
-    expect(
-        lesson.memory_bytes(w, a, 2),
-        [2 * w, 2 * w, 4 * w, 2 * a],
-        "the bytes when each number takes 2",
-        [
-            ([4 * w, 4 * w, 8 * w, 4 * a], "you ignore `bytes_each`, which is 2 here"),
-            ([2 * w, 2 * w, 8 * w, 2 * a], "Adam's two numbers are as wide as all others; here each takes 2 bytes"),
-        ],
-    )
-    rng = draws("memory_bytes")
-    for width in (1, 8):
-        w, a = (int(n) for n in rng.integers(1, 10_000, size=2))
-        right = [width * w, width * w, width * 2 * w, width * a]
-        expect(lesson.memory_bytes(w, a, width), right, f"{w} weights, {a} activations, each of {width} bytes")
-
-
-# ---- Traded ----
-
-
-def accumulated_gradient(lesson: ModuleType) -> None:
-    random = np.random.default_rng(9)
-    examples = random.standard_normal((9, 2, 3)) + 1.0
-    pieces = [list(examples[:1]), list(examples[1:3]), list(examples[3:])]
-    largest = 0
-
-    def gradient_of_sum(piece):
-        nonlocal largest
-        largest = max(largest, len(piece))
-        return np.sum(piece, axis=0)
-
-    answer = lesson.accumulated_gradient(gradient_of_sum, pieces)
-    if largest > 6:
-        raise Wrong(f"you put {largest} examples together at once; only one piece, of up to 6, fits into memory")
-    sums = [np.sum(piece, axis=0) for piece in pieces]
-    expect(
-        answer,
-        np.mean(examples, axis=0),
-        "the gradient of pieces of 1, 2 and 6 examples",
-        [
-            (
-                np.mean([s / len(p) for s, p in zip(sums, pieces, strict=True)], axis=0),
-                "a mean of means: the example that is alone in its piece counts as much as the six of another together",
-            ),
-            (np.sum(sums, axis=0), "the sum over all nine examples, not yet their mean: the step is nine times longer"),
-            (
-                np.mean(sums, axis=0),
-                "you divide by the number of pieces, 3; the mean is over all examples, and there are 9",
-            ),
-            (np.sum([s / len(p) for s, p in zip(sums, pieces, strict=True)], axis=0),
-             "a sum of means: each piece counts alike, and three pieces make the step three times as long"),
-            (sums[-1] / 6, "only the last piece is left: each piece must add to what came before"),
-        ],
-        tolerance=1e-12,
-    )  # fmt: skip
-    rng = draws("accumulated_gradient")
-    for n_pieces, shape in ((1, ()), (2, (3,)), (5, (2, 3))):
-        sizes = rng.integers(1, 8, size=n_pieces)
-        if n_pieces == 1:
-            sizes[0] = 1
-        else:
-            sizes[-1] += 1 + sizes[0]  # never all alike
-        pieces = [list(rng.standard_normal((size, *shape))) for size in sizes]
-        what = f"pieces of {', '.join(map(str, sizes))} examples, with gradients of shape {shape}"
-        try:
-            answer = lesson.accumulated_gradient(lambda piece: np.sum(piece, axis=0), pieces)
-        except (ValueError, IndexError, TypeError) as error:
-            raise Wrong(f"{what}: Python says “{error}”; the number of pieces may be any, and so may the shape of a "
-                        "gradient") from None  # fmt: skip
-        everything = np.sum([example for piece in pieces for example in piece], axis=0)
-        slips = [(everything / 9, f"{what}: you divide by 9, the number of examples in the first batch")]
-        expect(answer, everything / sizes.sum(), what, slips, tolerance=1e-12)
-
-
-def operations_to_keep(lesson: ModuleType) -> None:
-    cases = [
-        (
-            [5, 2, 4, 3],
-            [9.0, 1.0, 6.0, 4.0],
-            5,
-            "results of 5, 2, 4 and 3 bytes, of 9, 1, 6 and 4 seconds, and 5 bytes",
-        ),
-        ([4, 3, 3], [5.0, 4.0, 4.0], 6, "three results of 4, 3 and 3 bytes, of 5, 4 and 4 seconds, and 6 bytes"),
-        ([1, 10], [2.0, 10.0], 10, "two results of 1 and 10 bytes, of 2 and 10 seconds, and 10 bytes"),
-        ([5, 2, 4, 3], [9.0, 1.0, 6.0, 4.0], 0, "a budget of 0"),
-        ([5, 2, 4, 3], [9.0, 1.0, 6.0, 4.0], 99, "a budget for everything"),
-    ]
-    random = np.random.default_rng(9)
-    for _ in range(6):
-        n_bytes, seconds = (
-            random.integers(1, 20, size=9).tolist(),
-            random.integers(1, 30, size=9).astype(float).tolist(),
-        )
-        cases.append((n_bytes, seconds, int(sum(n_bytes) * 0.45), "nine results"))
-    cases += [([], [], 5, "no results at all"), ([7], [2.0], 7, "one result that just fits"), *_hard_cases()]
-    for n_bytes, seconds, budget, what in cases:
-        answer = lesson.operations_to_keep(list(n_bytes), list(seconds), budget)
-        if answer is None:
-            raise Wrong(f"{what}: your function returns None; is a `return` missing?")
-        kept = [int(i) for i in answer]
-        if any(not 0 <= i < len(n_bytes) for i in kept):
-            raise Wrong(f"{what}: you keep {kept}, but the operations have the numbers 0 to {len(n_bytes) - 1}")
-        if len(set(kept)) < len(kept):
-            raise Wrong(f"{what}: you keep {kept}; a result that is kept more than once saves its seconds only once")
-        if kept != sorted(kept):
-            raise Wrong(f"{what}: {kept} is right or not, but it should be in rising order")
-        _compare(kept, n_bytes, seconds, budget, what)
-
-
-def _compare(kept: list[int], n_bytes: list[int], seconds: list[float], budget: int, what: str) -> None:
-    everything = range(len(n_bytes))
-    used, again = sum(n_bytes[i] for i in kept), sum(seconds[i] for i in everything if i not in kept)
-    subsets = [set(s) for n in range(len(n_bytes) + 1) for s in combinations(everything, n)]
-    fitting = [s for s in subsets if sum(n_bytes[i] for i in s) <= budget]
-    least = min(sum(seconds[i] for i in everything if i not in s) for s in fitting)
-    if used > budget:
-        if math.isclose(sum(seconds[i] for i in kept), least):
-            raise Wrong(f"{what}: these are the ones to compute again; the ones to keep were asked for")
-        raise Wrong(f"{what}: what you keep takes {used} bytes; the budget is {budget}")
-    if math.isclose(again, least):
-        return
-    slowest = _greedy(sorted(everything, key=lambda i: -seconds[i]), n_bytes, budget)
-    densest = _greedy(sorted(everything, key=lambda i: -seconds[i] / n_bytes[i]), n_bytes, budget)
-    smallest = _greedy(sorted(everything, key=lambda i: n_bytes[i]), n_bytes, budget)
-    below = [s for s in fitting if sum(n_bytes[i] for i in s) < budget]
-    least_below = min((sum(seconds[i] for i in everything if i not in s) for s in below), default=math.inf)
-    tail = f"you compute {again:g} seconds again, and {least:g} would do"
-    if kept == densest:
-        raise Wrong(
-            f"{what}: you keep those that save most seconds per byte, and part of the budget stays empty; {tail}"
-        )
-    if kept == slowest:
-        raise Wrong(f"{what}: you keep the slowest first, and a large one pushes out two smaller ones; {tail}")
-    if kept == smallest:
-        raise Wrong(f"{what}: you keep as many as possible, the smallest first, and small is not slow; {tail}")
-    if kept in [guess(n_bytes, seconds, budget) for guess in (_by_swaps, _with_the_best_first, _by_beam)]:
-        raise Wrong(f"{what} ({n_bytes} bytes, {seconds} seconds, budget {budget}): a good guess, mended here and "
-                    f"there; the best choice differs in several results at once; {tail}")  # fmt: skip
-    if math.isclose(again, least_below):
-        raise Wrong(f"{what}: the budget may be used up to its last byte; {tail}")
-    raise Wrong(f"{what}: {tail}")
-
-
-def _greedy(order: list[int], n_bytes: list[int], budget: int) -> list[int]:
-    kept = []
-    for i in order:
-        if n_bytes[i] <= budget:
-            budget -= n_bytes[i]
-            kept.append(i)
-    return sorted(kept)
-
-
-def _hard_cases() -> list[tuple[list[int], list[float], int, str]]:
-    """Random instances on which guessing by a rule, and mending the guess by swaps, does not find the best."""
-    rng = draws("operations_to_keep")
-    guesses = {_by_swaps: 3, _with_the_best_first: 3, _by_beam: 3}  # how many more on which each is to fail
-    found = []
-    for _ in range(600):
-        n_bytes, seconds = rng.integers(3, 25, size=10).tolist(), rng.integers(3, 30, size=10).astype(float).tolist()
-        budget = int(sum(n_bytes) * rng.uniform(0.3, 0.7))
-        chosen = (np.arange(1024)[:, None] >> np.arange(10)) & 1
-        most = np.where(chosen @ n_bytes <= budget, chosen @ seconds, 0).max()
-        fail = [guess for guess in guesses if sum(seconds[i] for i in guess(n_bytes, seconds, budget)) < most]
-        if any(guesses[guess] > 0 for guess in fail):
-            found.append((n_bytes, seconds, budget, "ten results"))
-            for guess in fail:
-                guesses[guess] -= 1
-        if max(guesses.values()) <= 0:
-            break
-    return found
-
-
-def _by_swaps(n_bytes: list[int], seconds: list[float], budget: int) -> list[int]:
-    """The densest first; then one is exchanged for another, and the rest filled up, as long as that is better."""
-    by_density = sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i])
-
-    def filled(kept: set[int]) -> set[int]:
-        left = budget - sum(n_bytes[i] for i in kept)
-        return kept | set(_greedy([i for i in by_density if i not in kept], n_bytes, left))
-
-    def saved(kept: set[int]) -> float:
-        return sum(seconds[i] for i in kept)
-
-    kept = filled(set())
-    while True:
-        left = budget - sum(n_bytes[i] for i in kept)
-        swaps = [filled(kept - {i} | {j}) for i in kept for j in by_density
-                 if j not in kept and n_bytes[j] - n_bytes[i] <= left]  # fmt: skip
-        better = max(swaps, key=saved, default=kept)
-        if saved(better) <= saved(kept):
-            return sorted(kept)
-        kept = better
-
-
-def _with_the_best_first(n_bytes: list[int], seconds: list[float], budget: int) -> list[int]:
-    """The densest first, but for one, which each is once: the best of these."""
-    by_density = sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i])
-    each_first = [_greedy([i, *(j for j in by_density if j != i)], n_bytes, budget) for i in by_density]
-    return max(each_first, key=lambda kept: sum(seconds[i] for i in kept), default=[])
-
-
-def _by_beam(n_bytes: list[int], seconds: list[float], budget: int) -> list[int]:
-    """The densest first, each kept or not; of all that has been tried, the eight that save most go on."""
-    best: list[tuple[float, int, list[int]]] = [(0.0, 0, [])]
-    for i in sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i]):
-        with_it = [(saved + seconds[i], used + n_bytes[i], [*kept, i]) for saved, used, kept in best]
-        best = sorted([*best, *(each for each in with_it if each[1] <= budget)], key=lambda each: -each[0])[:8]
-    return sorted(best[0][2])
-
-
-def kv_cache_bytes(lesson: ModuleType) -> None:
-    n, L, D, H, G, width = 70, 5, 24, 6, 2, 3
-    K = 4
-    right = n * L * G * K * 2 * width
-    expect(
-        lesson.kv_cache_bytes(n, L, D, H, G, width),
         right,
-        "the cache of 70 tokens",
+        "the weights of four positions",
         [
-            (right // 2, "half of it: a token leaves a key and a value"),
             (
-                n * L * H * K * 2 * width,
-                "D numbers for a key: either you keep one for each query head, but 3 of them share a key here, and a "
-                "value; or you cut D by G, but a head has K = D/H numbers, however many share it",
+                shares * np.tri(T),
+                "row 1 sums to 0.6: you hid the future after the softmax, when it had taken its share already",
             ),
-            (n * L * (G + H) * K * width, "only the keys, or only the values, are shared here; both are"),
             (
-                (right // width + n * L * H) * width,
-                "the shares are computed and forgotten: the next query has others",
+                _softmax(past),
+                "you hid the past: query 0 sees all four, and query 3 itself alone. In lecture notes N0, "
+                "(2.12), the queries stand in the columns; yours are the rows, so that mask must be turned",
             ),
-            (right // n * (n - 1), "the newest token leaves a key and a value, too: the next one looks at them"),
-            (right // L, "one layer's cache; each layer has its own keys and values"),
-            (right // width, "these are numbers, not bytes"),
-            (right * n, "n² tokens: the pairs are computed and forgotten, only keys and values are kept"),
-            (
-                n * L * (2 * G + H) * K * width,
-                "the queries are not kept: nobody asks again, and later tokens need only keys and values",
-            ),
-            (right // width * 2, "you ignore `bytes_each`, which is 3 here"),
-            (n * L * G * D * 2 * width, "each key is D wide; a head's key has K = D/H numbers"),
+            (_softmax(zeros), "a hidden score of 0 is not hidden: e⁰ = 1 is a weight like any other"),
+            (_softmax(itself), "query 0 takes something from position 1: that is the token it is to predict"),
+            (_softmax(np.where(np.tri(T) > 0, scores, -np.inf), axis=0), "the columns sum to 1, not the rows"),
+            (_causal(scores / T**0.5), "you divide the scores by a root: this function gets them scaled already"),
         ],
     )
-    expect(lesson.kv_cache_bytes(7, 3, 20, 5, 5), 2 * 7 * 3 * 20 * 2, "the cache with as many key heads as query heads")
-    rng = draws("kv_cache_bytes")
-    for n, width in ((0, 2), (int(rng.integers(1, 400)), 1), (int(rng.integers(1, 400)), 8)):
-        L, G, K, heads_each = (int(each) for each in rng.integers(1, [9, 6, 9, 5]))
-        G = 1 if n == 0 else G
-        H = G * heads_each
-        what = f"{n} tokens, L = {L}, D = {H * K}, H = {H}, G = {G}, {width} bytes each"
-        expect(lesson.kv_cache_bytes(n, L, H * K, H, G, width), 2 * n * L * G * K * width, what)
 
 
-# ---- Bought ----
-
-
-def fit_with_known_floor(lesson: ModuleType) -> None:
-    sizes, floor = np.array([3e2, 1e3, 8e3, 2e4, 9e4]), 0.7
-    off = np.exp([0.05, -0.1, 0.08, 0.02, -0.04])
-    losses = floor + 5.0 * sizes**-0.3 * off
-    slope, height = np.polyfit(np.log(sizes), np.log(losses - floor), 1)
-    s_loss, h_loss = np.polyfit(np.log(sizes), np.log(losses), 1)
-    s_plain, h_plain = np.polyfit(sizes, losses - floor, 1)
-    s_half, h_half = np.polyfit(sizes, np.log(losses - floor), 1)
-    s_late, h_late = np.polyfit(np.log(sizes), np.log(losses) - floor, 1)
-    s_turned, h_turned = np.polyfit(np.log(losses - floor), np.log(sizes), 1)
-    s_ends = np.log((losses[-1] - floor) / (losses[0] - floor)) / np.log(sizes[-1] / sizes[0])
-    h10 = height / math.log(10)
-    A, alpha = math.exp(height), -slope
-    answer = lesson.fit_with_known_floor(sizes.copy(), losses.copy(), floor)
-    if answer is not None and np.shape(answer) != (2,):
-        raise Wrong("two numbers are expected, A and alpha")
+def _causal_weights_with_a_cache(lesson: ModuleType) -> None:
+    scores = _numbers(2, 3, 2, 5)
+    right = np.array([[_causal(table) for table in text] for text in scores])
+    from_start = _softmax(np.where(np.tri(2, 5) > 0, scores, -np.inf))
+    answer = lesson.causal_weights(scores.copy())
+    if np.shape(answer) == scores.shape and np.isnan(np.asarray(answer, dtype=float)).any():
+        raise Wrong("right for one table, but here axis 1 is that of the heads: the keys are always the *last* axis")
     expect(
         answer,
-        [A, alpha],
-        "A and alpha",
+        right,
+        "the weights of 2 queries and 5 keys, of 3 heads and 2 texts",
         [
             (
-                [math.exp(h_loss), -s_loss],
-                "you fitted the logarithm of the loss itself: with a floor that is no straight line. The excess falls "
-                "as a power",
-            ),
-            ([height, alpha], "alpha is right, but A is still a logarithm"),
-            ([h10, alpha], "alpha is right, but A is still a logarithm"),
-            ([A, slope], "alpha is the slope itself, -0.31; the law has a minus of its own, so alpha is positive"),
-            ([alpha, A], "A comes first, then alpha"),
-            ([math.exp(h10), alpha], "the logarithms have base 10, so A is 10 to the height of the line, not e"),
-            ([10**height, alpha], "the logarithms have base e, so A is e to the height of the line, not 10"),
-            ([math.exp(h_late), -s_late], "first subtract the floor, then take the logarithm"),
-            ([math.exp(slope), -height], "`np.polyfit` gives the slope first, then the height"),
+                from_start,
+                "with 2 queries and 5 keys, the queries are positions 3 and 4: your first query sees key 0 "
+                "alone, but it stands at position 3 and may see 0 to 3",
+            )
+        ],
+    )
+
+
+# ---- Several heads ----
+
+
+def split_heads(lesson: ModuleType) -> None:
+    B, T, H, K = 2, 5, 3, 4
+    x = np.arange(B * T * H * K, dtype=float).reshape(B, T, H * K)
+    right = np.array([[[x[b, t, h * K : h * K + K] for t in range(T)] for h in range(H)] for b in range(B)])
+    interleaved = np.array([[[x[b, t, h::H] for t in range(T)] for h in range(H)] for b in range(B)])
+    answer = lesson.split_heads(x.copy(), H)
+    if answer is not None and np.shape(answer) == (B, T, H, K):
+        raise Wrong(
+            "the axes are (B, T, H, K): cut as it should be, but the heads still stand behind the positions; "
+            "(B, H, T, K) is expected"
+        )
+    if answer is not None and np.shape(answer) == (B, H, K, T):
+        raise Wrong("the axes are (B, H, K, T); (B, H, T, K) is expected: a row is a position")
+    expect(
+        answer,
+        right,
+        "the heads",
+        [
             (
-                [math.exp(h_turned), -s_turned],
-                "you have exchanged the axes: the sizes are given, and the excess follows from them",
+                x.reshape(B, H, T, K),
+                "head 0 got positions, not channels: its row 1 has numbers 4 to 7 of position 0, "
+                "where the first four numbers of position 1 should be. A reshape alone cannot move "
+                "an axis",
             ),
             (
-                [(losses[0] - floor) * sizes[0] ** -s_ends, -s_ends],
-                "your line goes through the first run and the last; all runs should have a say",
-            ),
-            ([h_plain, -s_plain], "you fitted a line to the excess as it is; the law is a line after two logarithms"),
-            (
-                [math.exp(h_half), -s_half],
-                "one logarithm only: a line there is an exponential law. A power law needs the logarithm of the sizes, "
-                "too",
+                interleaved,
+                f"head 0 got the numbers {', '.join(map(str, range(0, H * K, H)))} of each position, not the "
+                "first 4: you dealt them out like cards",
             ),
         ],
-        tolerance=1e-8,
     )
-    rng = draws("fit_with_known_floor")
-    for floor in (0.0, float(rng.uniform(0.2, 2.0))):
-        sizes = np.sort(np.exp(rng.uniform(5, 30, size=int(rng.integers(6, 10)))))
-        excess = rng.uniform(1, 9) * sizes ** -rng.uniform(0.05, 0.4) * np.exp(0.1 * rng.standard_normal(len(sizes)))
-        slope, height = np.polyfit(np.log(sizes), np.log(excess), 1)
-        s_07 = np.polyfit(np.log(sizes), np.log(np.maximum(floor + excess - 0.7, 1e-9)), 1)
-        what = f"A and alpha of {len(sizes)} other runs, with the floor {floor:.2f}"
-        slips = [([math.exp(s_07[1]), -s_07[0]], f"{what}: you take the floor to be 0.7")]
-        answer = lesson.fit_with_known_floor(sizes.copy(), floor + excess, floor)
-        expect(answer, [math.exp(height), -slope], what, slips, tolerance=1e-6)
+    rng = draws("split_heads")
+    B, T, K = (int(n) for n in rng.choice([2, 3, 5, 6, 7], 3, replace=False))
+    for n_texts, H in ((B, B), (B, 1), (1, int(rng.integers(2, 9)))):
+        x = rng.standard_normal((n_texts, T, H * K))
+        right = np.array([[text[:, h * K : h * K + K] for h in range(H)] for text in x])
+        what = f"{n_texts} texts of {T} positions, cut into {H} heads of width {K}"
+        slips = [(right.swapaxes(0, 1), f"{what}: your axes are (H, B, T, K); (B, H, T, K) is expected")]
+        expect(_call(what, lesson.split_heads, x.copy(), H), right, what, slips if n_texts == H else [])
+
+
+def heads_by_einsum(lesson: ModuleType) -> None:
+    B, T, H, K = 2, 5, 3, 4
+    q, k, v = (_numbers(B, T, H, K, seed=seed) for seed in (1, 2, 3))
+    right = _heads(q, k, v)
+    scores = [[q[b, :, h] @ k[b, :, h].T for h in range(H)] for b in range(B)]
+    weights = np.array([[_causal(table / K**0.5) for table in text] for text in scores])
+    turned_scores = np.array([[_causal(table.T / K**0.5).T @ v[b, :, h] for h, table in enumerate(scores[b])]
+                              for b in range(B)]).transpose(0, 2, 1, 3)  # fmt: skip
+    weights_BTHS = np.array(
+        [[_causal(table) for table in text] for text in np.einsum("bthk,bshk->bths", q, k) / K**0.5]
+    )
+    of_all = np.array([_causal(np.sum(scores[b], axis=0) / K**0.5) for b in range(B)])
+    turned = np.stack([[weights[b, h].T @ v[b, :, h] for h in range(H)] for b in range(B)]).transpose(0, 2, 1, 3)
+    with np.errstate(all="ignore"):
+        answer = lesson.heads_by_einsum(q.copy(), k.copy(), v.copy())
+    if np.shape(answer) == right.shape and np.isnan(np.asarray(answer, dtype=float)).any():
+        raise Wrong(
+            "there are NaN: causal_weights takes the last two axes for queries and keys; are yours the last two?"
+        )
+    expect(
+        answer,
+        right,
+        "the outputs of the heads",
+        [
+            (
+                turned,
+                "you mixed with the weights turned: position s gathered what others take from it. The letter that "
+                "disappears must be that of the keys",
+            ),
+            (
+                _heads(q, k, v, all_values=True),
+                "every head mixed the values of all heads: a letter that stands for the "
+                "heads in one array alone is summed away",
+            ),
+            (
+                _heads(q, k, v, all_keys=True),
+                "every head compared its query with the keys of all heads, added up: the "
+                "heads need the same letter in both arrays",
+            ),
+            (
+                np.einsum("bths,bshk->bthk", weights_BTHS, v),
+                "causal_weights takes the last two axes of the scores for queries and keys; yours are heads and keys, "
+                "so head 0 sees less than head 2",
+            ),
+            (
+                turned_scores,
+                "your scores have the keys before the queries: the keys ask, and the mask hides the wrong half",
+            ),
+            (
+                np.einsum("bts,bshk->bthk", of_all, v),
+                "the scores have no letter for the heads: all heads add up their scores and look at the same place",
+            ),
+            (_heads(q, k, v, scale=1.0), "you don't divide by √K"),
+            (_heads(q, k, v, scale=(H * K) ** -0.5), "you divide by √12; a head's score has K = 4 products"),
+            (_heads(q, k, v, is_causal=False), "your heads look ahead"),
+        ],
+    )
+    expect(lesson.heads_by_einsum(q[:, 3:], k, v), right[:, 3:], "2 queries after 3 others: 5 keys and values")
+    rng = draws("heads_by_einsum")
+    for times in (1, 1000):
+        B, S, H, K = (int(n) for n in rng.choice([2, 3, 5, 6, 7], 4, replace=False))
+        S += 1
+        T = int(rng.integers(2, S + 1))
+        q, k, v = rng.standard_normal((3, B, S, H, K))
+        q *= times
+        what = f"B = {B}, T = {T}, S = {S}, H = {H}, K = {K}" + (", with scores of 1,000 and more" if times > 1 else "")
+        answer = _call(what, lesson.heads_by_einsum, q[:, S - T :].copy(), k.copy(), v.copy())
+        if _has_nan(answer):
+            raise Wrong(_TOO_LARGE.format(what))
+        slips = [(_heads(q, k, v, scale=0.5)[:, S - T :], f"{what}: {_ROOT.format(K)}")]
+        expect(answer, _heads(q, k, v)[:, S - T :], what, slips, tolerance=1e-6)
+
+
+def _heads(
+    q: Array, k: Array, v: Array, scale: float | None = None, is_causal: bool = True, all_values=False, all_keys=False
+) -> Array:
+    """The outputs (B, T, H, K) of heads, one text, head and position after the other; with switches for mistakes."""
+    B, T, H, K = q.shape
+    outputs = np.zeros(q.shape)
+    for b, h in np.ndindex(B, H):
+        keys = k[b].sum(axis=1) if all_keys else k[b, :, h]
+        values = v[b].sum(axis=1) if all_values else v[b, :, h]
+        for t in range(T):
+            n = t + 1 if is_causal else T
+            scores = np.array([q[b, t, h] @ key for key in keys[:n]]) * (K**-0.5 if scale is None else scale)
+            outputs[b, t, h] = sum(w * value for w, value in zip(_shares(scores), values[:n], strict=True))
+    return outputs
+
+
+# ---- Positions ----
+
+
+def _turned(x: Array, positions: Array, speeds: Array, pairs: list[tuple[int, int]] | None = None) -> Array:
+    """Each pair as a complex number, times e^(i · angle)."""
+    K = x.shape[-1]
+    result = np.zeros(x.shape)
+    for i, (first, second) in enumerate(pairs or [(i, i + K // 2) for i in range(K // 2)]):
+        hand = (x[..., first] + 1j * x[..., second]) * np.exp(1j * np.asarray(positions) * speeds[i])
+        result[..., first], result[..., second] = hand.real, hand.imag
+    return result
+
+
+def _turned_in_place(x: Array, positions: Array, speeds: Array, mirrored: bool = False) -> Array:
+    cos, sin = np.cos(np.outer(positions, speeds)), np.sin(np.outer(positions, speeds))
+    a, b = np.split(x, 2, axis=-1)
+    if mirrored:
+        return np.concatenate([a * cos + b * sin, b * cos + a * sin], axis=-1)
+    a = a * cos - b * sin
+    return np.concatenate([a, b * cos + a * sin], axis=-1)
+
+
+def _rotated(x: Array) -> Array:
+    K = x.shape[-1]
+    return _turned(x, np.arange(x.shape[-2]), np.array([10_000 ** (-2 * i / K) for i in range(K // 2)]))
+
+
+def rotate(lesson: ModuleType) -> None:
+    T, K = 5, 6
+    x, t = _numbers(3, T, K), np.arange(T)
+    speeds = np.array([10_000 ** (-2 * i / K) for i in range(K // 2)])
+    too_fast = np.array([10_000 ** (-i / K) for i in range(K // 2)])
+    neighbours = [(2 * i, 2 * i + 1) for i in range(K // 2)]
+    right = _turned(x, t, speeds)
+    from_one = _turned(x, t + 1, speeds)
+    score = np.sum(right[0, 3] * right[1, 1])
+    expect(
+        lesson.rotate(x.copy()),
+        right,
+        "five positions of width 6, turned",
+        [
+            (
+                _turned(x, t, speeds, neighbours),
+                "your pairs are neighbours, numbers 2i and 2i + 1, as in the paper; here "
+                "they are i and i + K/2. The scores would be as good, but a model "
+                "trained with one form is lost in the other",
+            ),
+            (
+                from_one,
+                f"you count positions from 1: row 0 has turned, and it should not. No score shows it: between "
+                f"rows 3 and 1 it is {score:.4f} either way, because only the distance counts. It shows as soon as "
+                "keys counted from 0 lie in a cache",
+            ),
+            (
+                _turned(x, t, np.ones(K // 2)),
+                "all your clocks turn at the same speed; clock i turns by 10000^(-2i/K) "
+                "radians per position, and only clock 0 by a whole radian",
+            ),
+            (
+                _turned(x, t, 1 / speeds),
+                "your clocks get faster and faster; the exponent is negative: clock 0 is the fastest",
+            ),
+            (
+                np.stack(np.split(right, 2, axis=-1), axis=-1).reshape(x.shape),
+                "turned well, but laid down as neighbours: all new a's come first, then all new b's",
+            ),
+            (
+                _turned_in_place(x, t, speeds, mirrored=True),
+                "both signs are plus: then hands change their lengths; a turn keeps them. One sine needs a minus",
+            ),
+            (_turned(x, t, too_fast), "your clock 1 turns at 10000^(-1/6); it should be 10000^(-2/6)"),
+            (
+                _turned(x, -t, speeds),
+                "your hands turn clockwise: a query would see what lies before it as if it came after it",
+            ),
+            (_turned(x, np.radians(t), speeds), "you took the angles for degrees; they are radians"),
+            (x, "nothing has turned"),
+            (
+                _turned_in_place(x, t, speeds),
+                "the second half was computed from a first half that had turned already; both need the old numbers",
+            ),
+        ],
+    )
+    expect(
+        lesson.rotate(x[:, 3:].copy(), 3),
+        right[:, 3:],
+        "rows 3 and 4 alone, with start = 3",
+        [
+            (
+                _turned(x[:, 3:], t[:2], speeds),
+                "a query at position 3 has turned as if it stood at 0: `start` is the "
+                "position of the first row, when the keys before it are in a cache",
+            )
+        ],
+    )
+    rng = draws("rotate")
+    halves = rng.permutation([1, *rng.choice([2, 4, 5, 7], 2, replace=False)])
+    for before, half in zip(((), (2, 3), (1,)), halves, strict=True):
+        T, K, start = int(rng.integers(1, 7)), 2 * int(half), int(rng.integers(70, 2000))
+        x, t = rng.standard_normal((*before, T, K)), np.arange(start, start + T)
+        speeds = np.array([10_000 ** (-2 * i / K) for i in range(K // 2)])
+        right = _turned(x, t, speeds)
+        what = f"an array {x.shape} that starts at position {start}"
+        given = x.copy()
+        answer = _call(what, lesson.rotate, given, start)
+        if not np.array_equal(given, x):
+            raise Wrong("your function writes into the x that it is given: whoever turns the same query for another "
+                        "place would turn it twice; the result should be a new array")  # fmt: skip
+        slips = []
+        if len(before) == 2:
+            by_head = np.stack([_turned(x[:, h], np.full(T, start + h), speeds) for h in range(before[1])], axis=1)
+            slips = [(by_head, f"{what}: all rows of a head have turned alike, and each head by another angle: you "
+                      "took the axis of the heads for that of the positions, which is the last but one")]  # fmt: skip
+        expect(answer, right, what, slips, tolerance=1e-7)
+
+
+# ---- Another text, and the whole ----
+
+
+def cross_attention(lesson: ModuleType) -> None:
+    T, S, D, K = 3, 5, 6, 4
+    x, source = _numbers(T, D), _numbers(S, D, seed=8)
+    W_Q, W_K, W_V = (_numbers(K, D, seed=seed, scale=0.5) for seed in (1, 2, 3))
+    products = np.array([[(W_Q @ row) @ (W_K @ other) for other in source] for row in x]) / K**0.5
+    values = np.array([W_V @ other for other in source])
+    try:
+        answer = lesson.cross_attention(x, source, W_Q, W_K, W_V)
+    except ValueError as error:
+        if f"size {T} is different from {S}" not in str(error) and f"size {S} is different from {T}" not in str(error):
+            raise
+        raise Wrong("keys or values come from x: each share is for a word of the source, so that its value is added; "
+                    "both come from there") from None  # fmt: skip
+    if isinstance(answer, tuple):
+        raise Wrong("the outputs alone are asked, without the weights")
+    if answer is not None and np.shape(answer) == (S, K):
+        raise Wrong(
+            "you have an output for each of the 5 words of the source, so the source has asked; the 3 words of "
+            "x are to ask, and the source to answer"
+        )
+    from_start = _softmax(np.where(np.tri(T, S) > 0, products, -np.inf)) @ values
+    expect(
+        answer,
+        _softmax(products) @ values,
+        "3 words that look at 5 of another text",
+        [
+            (
+                _causal(products) @ values,
+                "you hid a part of the source; all of it is there before the first word "
+                "is written, so nothing needs hiding",
+            ),
+            (
+                from_start,
+                "you hid a part of the source; all of it is there before the first word is written, so nothing "
+                "needs hiding",
+            ),
+            (
+                _softmax(products, axis=0) @ values,
+                "the columns sum to 1, not the rows: your softmax runs over the queries",
+            ),
+            (_softmax(products * K**0.5) @ values, "you don't divide by √K"),
+        ],
+    )
+    rng = draws("cross_attention")
+    for largest in (3.0, 20_000.0):
+        S, D, K = (int(n) for n in rng.choice([6, 8, 10, 12, 14], 3, replace=False))
+        T = S + int(rng.integers(1, 4))
+        x, source, (W_Q, W_K, W_V) = (rng.standard_normal(shape) for shape in ((T, D), (S, D), (3, K, D)))
+        W_Q *= _factor_to(largest, _products(x, source, W_Q, W_K))
+        what = f"{T} words that look at {S} of another text, K = {K}, with scores up to {largest:,.0f}"
+        answer = _call(what, lesson.cross_attention, x, source, W_Q, W_K, W_V)
+        if _has_nan(answer):
+            raise Wrong(_TOO_LARGE.format(what))
+        products, values = _products(x, source, W_Q, W_K), source @ W_V.T
+        slips = [(_softmax(products / 2) @ values, f"{what}: {_ROOT.format(K)}"),
+                 (_softmax(products / (S - 1) ** 0.5) @ values, f"{what}: the root is one of the number of words "
+                  "in the source; it should be √K, K being the width of a query")]  # fmt: skip
+        expect(answer, _softmax(products / K**0.5) @ values, what, slips, tolerance=1e-6)
+
+
+def multi_head_attention(lesson: ModuleType) -> None:
+    B, T, H, K = 2, 5, 3, 4
+    D = H * K
+    x = _numbers(B, T, D)
+    W_Q, W_K, W_V, W_O = (_numbers(D, D, seed=seed, scale=0.4) for seed in (1, 2, 3, 4))
+
+    def cut(W: Array) -> Array:
+        return np.array([[W @ row for row in text] for text in x]).reshape(B, T, H, K)
+
+    def by_head(function, table: Array) -> Array:
+        return np.stack([function(table[:, :, h]) for h in range(H)], axis=2)
+
+    q, k, v = map(cut, (W_Q, W_K, W_V))
+    turned_q, turned_k = by_head(_rotated, q), by_head(_rotated, k)
+    y = _heads(turned_q, turned_k, v)
+    side_by_side = y.reshape(B, T, D)
+    stacked = y.transpose(0, 2, 1, 3).reshape(B, T, D)
+    dealt_out = y.transpose(0, 1, 3, 2).reshape(B, T, D)
+    whole_q, whole_k = (_rotated(table.reshape(B, T, D)).reshape(B, T, H, K) for table in (q, k))
+
+    early_q, early_k = ((_rotated(x) @ W.T).reshape(B, T, H, K) for W in (W_Q, W_K))
+    other_q, other_k, other_v = ((x @ W).reshape(B, T, H, K) for W in (W_Q, W_K, W_V))
+
+    def mixed(y_BTHK: Array) -> Array:
+        return y_BTHK.reshape(B, T, D) @ W_O.T
+
+    try:
+        answer = lesson.multi_head_attention(x, W_Q, W_K, W_V, W_O, H)
+    except ValueError as error:
+        if "matmul" not in str(error):
+            raise
+        raise Wrong("the shapes of a product don't fit. With four axes, `.T` reverses all of them; `swapaxes(-1, -2)` "
+                    "swaps the last two alone") from None  # fmt: skip
+    expect(
+        answer,
+        mixed(y),
+        "3 heads of width 4",
+        [
+            (
+                side_by_side,
+                "no W_O: these are the outputs of the heads side by side. Nothing has mixed them yet, so "
+                "head 0 can only ever write into numbers 0 to 3",
+            ),
+            (side_by_side @ W_O, "W_O is turned: number i of the result is row i of W_O times the heads' outputs"),
+            (
+                mixed(stacked),
+                "position 0 got head 0's outputs of three positions: the outputs were joined with the heads "
+                "in front of the positions. First bring the heads of one position together",
+            ),
+            (
+                mixed(dealt_out),
+                "the heads' numbers are dealt out like cards; head 0's four numbers come first, then head 1's",
+            ),
+            (
+                mixed(_heads(turned_q, turned_k, by_head(_rotated, v))),
+                "you turned the values, too. Where a word stands "
+                "is to decide whether it is found, not what is "
+                "handed over",
+            ),
+            (
+                mixed(_heads(whole_q, whole_k, v)),
+                "you turned before you cut: the pairs then reach across the heads, and "
+                "the speeds are those of a head of width 12",
+            ),
+            (
+                mixed(_heads(early_q, early_k, v)),
+                "you turned x, before W_Q and W_K: the matrices mix all hands, and more than the distance counts; "
+                "turn the queries and the keys",
+            ),
+            (
+                mixed(_heads(turned_q, k, v)),
+                "you turned the queries alone: with the keys at rest, a score depends on where the query stands, not "
+                "on the distance",
+            ),
+            (
+                mixed(_heads(by_head(_rotated, other_q), by_head(_rotated, other_k), other_v)),
+                "W_Q, W_K and W_V are turned: number i of a query is row i of W_Q times x, as in `head`",
+            ),
+            (
+                x + mixed(y),
+                "you add x: that comes later, in the block; here the result is what the heads have gathered",
+            ),
+            (
+                mixed(_heads(q, k, v)),
+                "distance has no effect: either nothing is turned, or the axis before the last, which `rotate` takes "
+                "for the positions, is that of the heads",
+            ),
+            (
+                mixed(_heads(turned_q, turned_k, v, scale=D**-0.5)),
+                "you divide by √12, the width of x; a head's score has K = 4 products",
+            ),
+            (mixed(_heads(turned_q, turned_k, v, scale=1.0)), "you don't divide by √K"),
+            (mixed(_heads(turned_q, turned_k, v, is_causal=False)), "your heads look ahead"),
+        ],
+    )
+    rng = draws("multi_head_attention")
+    for is_extreme in (False, True):
+        B, T, H = (int(n) for n in rng.choice([1, 2, 5, 6], 3, replace=False))
+        T, K = T + 2, int(rng.choice([2, 6, 8]))
+        D = H * K
+        x, (W_Q, W_K, W_V, W_O) = rng.standard_normal((B, T, D)), rng.standard_normal((4, D, D)) * D**-0.5
+        if is_extreme:  # each position matches itself least of all
+            W_Q, W_K = 100 * W_Q, 100 * (0.1 * W_K - W_Q)
+        what = f"B = {B}, T = {T}, H = {H}, K = {K}" + (", with scores of 1,000 and more" if is_extreme else "")
+        answer = _call(what, lesson.multi_head_attention, x, W_Q, W_K, W_V, W_O, H)
+        if _has_nan(answer):
+            raise Wrong(_TOO_LARGE.format(what))
+        changed = x.copy()
+        changed[:, -1] += 3.0
+        later = _call(what, lesson.multi_head_attention, changed, W_Q, W_K, W_V, W_O, H)
+        if np.shape(answer) == np.shape(later) == (B, T, D) and not np.allclose(answer[:, :-1], later[:, :-1]):
+            moved = np.abs(np.asarray(answer) - later)[:, :-1].max()
+            raise Wrong(f"{what}: another word at the last position moves the outputs before it, by up to {moved:.2g}; "
+                        "so some of its share is left, however it was hidden")  # fmt: skip
+        q, k, v = ((x @ W.T).reshape(B, T, H, K) for W in (W_Q, W_K, W_V))
+        q, k = (np.stack([_rotated(table[:, :, h]) for h in range(H)], axis=2) for table in (q, k))
+        slips = [(_heads(q, k, v, scale=0.5).reshape(B, T, D) @ W_O.T, f"{what}: {_ROOT.format(K)}")]
+        expect(answer, _heads(q, k, v).reshape(B, T, D) @ W_O.T, what, slips, tolerance=1e-6)

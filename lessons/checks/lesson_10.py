@@ -1,821 +1,726 @@
-"""Checks of lesson 10. Every right answer is computed here by plain loops over positions."""
+"""Checks of lesson 10: each has the name of its exercise, and answers with a sentence.
+
+Each begins with an example in which known mistakes show, and goes on to random ones of other sizes and to extremes.
+"""
 
 from __future__ import annotations
 
-import math
-from itertools import pairwise
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
 
+from lesson_01 import Tensor, backward
 from pellucid.course.checks import Wrong, draws, expect
 
-Array = np.ndarray
 
-
-def _numbers(*shape: int, seed: int = 10, scale: float = 1.0) -> Array:
-    return scale * np.random.default_rng(seed).standard_normal(shape)
-
-
-def _norm(x: Array, gain: Array, deviation: float | None = None) -> Array:
-    """One vector less its mean, over its deviation or another number, times the gain."""
-    return gain * (x - x.mean()) / (math.sqrt(x.var() + 1e-5) if deviation is None else deviation)
-
-
-def _is_unchanged(given: Array, before: Array) -> None:
-    if not np.array_equal(given, before):
-        raise Wrong("the array that you got has changed: `x += …` writes into it, and so does `x[0] = …`. Whoever "
-                    "called you still needs it, so make a new one")  # fmt: skip
-
-
-def _softmax(logits: Array, axis: int = -1) -> Array:
-    raised = np.exp(logits - logits.max(axis=axis, keepdims=True))
-    return raised / raised.sum(axis=axis, keepdims=True)
-
-
-# ---- The stream, read off ----
-
-
-def contributions(lesson: ModuleType) -> None:
-    N, D = 4, 7
-    parts, gain, direction = 3 * _numbers(N, D) + 2.0, 1 + 0.3 * _numbers(D, seed=1), _numbers(D, seed=2)
-    total = parts.sum(axis=0)
-    deviation = math.sqrt(total.var() + 1e-5)
-    logit = _norm(total, gain) @ direction
-    by_itself = np.array([_norm(part, gain) @ direction for part in parts])
-    over_parts = np.sqrt(parts.var(axis=0) + 1e-5)
-    lost_without = [logit - _norm(total - part, gain) @ direction for part in parts]
-    read_after_each = [_norm(stream, gain) @ direction for stream in np.cumsum(parts, axis=0)]
-    given = parts.copy()
-    answer = lesson.contributions(given, gain, direction)
-    _is_unchanged(given, parts)
-    if answer is not None and np.shape(answer) == ():
-        raise Wrong("you have the logit alone; what each of the 4 parts adds to it is asked")
-    if answer is not None and np.shape(answer) == (N, D):
-        raise Wrong("you have 7 numbers for each part; their product with `unembedding_D` is one number")
-    expect(
-        answer,
-        [_norm(part, gain, deviation) @ direction for part in parts],
-        "the contributions of 4 parts",
-        [
-            (
-                by_itself,
-                f"each part was divided by its own deviation: your parts add up to {by_itself.sum():.2f}, but the "
-                "logit "
-                f"is {logit:.2f}. The norm sees the whole stream, and divides all of it by one number",
-            ),
-            (
-                [_norm(part, gain, deviation**2) @ direction for part in parts],
-                "you divide by the variance, as lecture notes N3 have it; a norm divides by the deviation, its root, "
-                "so "
-                "that the result has deviation 1",
-            ),
-            (
-                [(gain * part / deviation) @ direction for part in parts],
-                "no mean was taken off: your numbers add up to another logit. The mean of the sum is the sum of the "
-                "means, so each part loses its own",
-            ),
-            (
-                parts @ direction,
-                "these are products with the stream as it is; the logit is read after the final norm",
-            ),
-            (
-                [(gain * (part - total.mean()) / deviation) @ direction for part in parts],
-                "each part has lost the mean of the whole sum; then the sum loses it 4 times",
-            ),
-            (
-                [(gain * (part - parts.mean(axis=0)) / deviation) @ direction for part in parts],
-                "you took the mean over the parts; a norm takes it over the 7 numbers of a vector",
-            ),
-            (
-                [(gain * (part - part.mean()) / over_parts) @ direction for part in parts],
-                "you took the deviation over the parts; a norm takes it over the 7 numbers of the whole sum",
-            ),
-            (
-                [_norm(part, np.ones(D), deviation) @ direction for part in parts],
-                "the gain is missing: the norm multiplies each of the 7 numbers by its own",
-            ),
-            (
-                lost_without,
-                "you say how much of the logit goes if a part is left out; but without it the norm divides by another "
-                "number, so these differences do not add up to the logit. Divide each part by the deviation of the sum",
-            ),
-            (
-                np.diff(read_after_each, prepend=0.0),
-                "you read the logit after each part and took the differences: each reading divides by another "
-                "deviation, so what a part gets depends on its place. There is one deviation, that of the whole sum",
-            ),
-            (
-                [_norm(part, gain, float(parts.std())) @ direction for part in parts],
-                f"you divide by the deviation of all {N * D} numbers; the norm sees the 7 numbers of the sum",
-            ),
-            (
-                [_norm(part, gain, float(total.std(ddof=1))) @ direction for part in parts],
-                "your deviation has D - 1 in its denominator; that is for samples. A norm takes the mean of D squares",
-            ),
-        ],
-        tolerance=1e-4,
-    )
-    rng = draws("contributions")
-    for N, D in ((int(rng.integers(6, 10)), int(rng.integers(8, 14))), (1, 3)):
-        parts, gain, direction = rng.normal(1, 4, (N, D)), rng.uniform(0.5, 1.5, D), rng.normal(size=D)
-        deviation = math.sqrt(parts.sum(axis=0).var() + 1e-5)
-        right = [_norm(part, gain, deviation) @ direction for part in parts]
-        what = f"{N} part{'s' * (N > 1)} of {D} numbers"
-        expect(lesson.contributions(parts.copy(), gain, direction), right, f"the contributions of {what}", (), 1e-4)
-
-
-def lens(lesson: ModuleType) -> None:
-    N, T, D, V = 3, 4, 6, 5
-    x = _numbers(N, T, D) * np.array([0.5, 1.5, 6.0])[:, None, None] + 0.7
-    gain, unembedding = 1 + 0.3 * _numbers(D, seed=1), _numbers(V, D, seed=2, scale=0.6)
-    logits = np.array([[[u @ _norm(x[n, t], gain) for u in unembedding] for t in range(T)] for n in range(N)])
-    right = _softmax(logits)
-    of_last = np.array(
-        [
-            [[u @ _norm(x[n, t], gain, math.sqrt(x[-1, t].var() + 1e-5)) for u in unembedding] for t in range(T)]
-            for n in range(N)
-        ]
-    )
-    along_positions = gain * (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
-    without = _softmax(x @ unembedding.T)
-    expect(
-        lesson.lens(x.copy(), gain, unembedding),
-        right,
-        "the lens at 3 points and 4 positions",
-        [
-            (
-                without,
-                f"the final norm is missing: at the last point, your largest share is {without[-1].max():.2f} and "
-                "should "
-                f"be {right[-1].max():.2f}. The stream grows from layer to layer, and only the norm brings it to the "
-                "size that the unembedding was trained for",
-            ),
-            (
-                _softmax(of_last),
-                "you divide every point by the deviation of the last one. Each point must be read as if it were the "
-                "last, so its own deviation counts",
-            ),
-            (
-                logits,
-                "these are logits, not probabilities: those of one position must sum to 1",
-            ),
-            (np.log(right), "these are logarithms; probabilities are asked"),
-            (
-                np.exp(logits) / np.exp(logits).sum(),
-                f"all your numbers together sum to 1; each of the {N} points and {T} positions has a distribution of "
-                "its own",
-            ),
-            (
-                _softmax(np.array([[_norm(row, gain) @ unembedding.T for row in table] for table in x.cumsum(axis=0)])),
-                "you added the points up; the stream at a point is the sum already, of all that came before",
-            ),
-            (
-                _softmax(logits, axis=1),
-                "your shares sum to 1 over the positions; they must over the tokens, the last axis",
-            ),
-            (
-                _softmax(logits, axis=0),
-                "your shares sum to 1 over the points; they must over the tokens, the last axis",
-            ),
-            (
-                _softmax(along_positions @ unembedding.T),
-                "your norm runs along the positions; it takes mean and deviation of one vector, the last axis",
-            ),
-            (
-                _softmax(np.array([[_norm(row, np.ones(D)) @ unembedding.T for row in table] for table in x])),
-                "the gain is missing: the final norm multiplies each of the D numbers by its own",
-            ),
-        ],
-        tolerance=1e-4,
-    )
-    rng = draws("lens")
-    N, T, D, V = map(int, rng.integers((2, 2, 6, 6), (7, 7, 11, 11)))
-    x, unembedding = rng.normal(0.5, 3, (N, T, D)), rng.normal(size=(V, D))
-    logits = np.array([[unembedding @ _norm(x[n, t], np.ones(D)) for t in range(T)] for n in range(N)])
-    what = f"the lens at {N} points and {T} positions, of {V} tokens"
-    expect(lesson.lens(x, np.ones(D), unembedding), _softmax(logits), what, (), 1e-4)
-    # Two positions with logits around 3,000 and -3,000. The best token is not the same.
-    axis = _rows_to_length_one(rng.normal(size=(1, 8)) @ (np.eye(8) - 1 / 8))[0]
-    unembedding = np.array([1000.0, 700.0, 1300.0])[:, None] * axis
-    with np.errstate(all="ignore"):
-        answer = lesson.lens(np.array([[axis, -axis]]), np.ones(8), unembedding)
-    if np.shape(answer) == (1, 2, 3) and not np.isfinite(np.asarray(answer, dtype=float)).all():
-        raise Wrong(
-            "right for small logits; at one of 3,000 or -3,000 your softmax gives NaN, since e^3000 is infinite "
-            "in a computer, and e^-3000 is 0. Subtract from each row its own largest logit first (lesson 5)"
-        )
-    expect(
-        answer, [[[0, 0, 1], [0, 1, 0]]], "the lens where the logits are about 3,000, and where they are about -3,000"
-    )
-
-
-# ---- Take it out, or put another in its place ----
-
-
-def knocked_out_difference(lesson: ModuleType) -> None:
-    intact = np.array([61.0, 80.0, 95.0, 74.0, 102.0, 88.0, 69.0])
-    rise = np.array([21.0, 27.5, 24.0, 30.0, 19.0, 26.0, 23.5])
-    _knocked_out(lesson, intact, rise)
-    # Fewer fables, two of which need the head so little that they are easier without it.
-    expect(
-        _by_student(lesson, intact[:4], np.array([3.0, -1.0, 6.0, -2.0])),
-        [1.5, 1.96 * math.sqrt(41 / 12)],
-        "a rise by 3, -1, 6 and -2 nats",
-        [([3.0, 1.96 * math.sqrt(14 / 12)], "two of the four fables are easier without the head: that is a rise below "
-                                            "zero, and you made it positive")],
-        tolerance=1e-4,
-    )  # fmt: skip
-    rng = draws("knocked_out_difference")
-    for n in (int(rng.integers(20, 60)), 2):
-        intact, rise = rng.normal(90, 20, n), rng.normal(2, 5, n)
-        half = 1.96 * rise.std(ddof=1) / math.sqrt(n)
-        what = f"the mean rise over {n} fables, and the half width"
-        expect(_by_student(lesson, intact, rise), [rise.mean(), half], what, (), 1e-4)
-
-
-def _by_student(lesson: ModuleType, intact: Array, rise: Array) -> object:
-    """The student's answer. A half width by Student's t, which is right for few fables, is turned into 1.96 errors."""
-    answer = lesson.knocked_out_difference(intact.copy(), intact + rise)
-    if answer is not None and np.shape(answer) == (2,):
-        n = len(rise)
-        error = rise.std(ddof=1) / math.sqrt(n)
-        if math.isclose(answer[1], student.ppf(0.975, n - 1) * error, rel_tol=1e-3):
-            return [answer[0], 1.96 * error]
+def _call(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns for one more example. A size that it has as a number meets others here."""
+    copies = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
+    try:
+        with np.errstate(all="ignore"):
+            answer = function(*copies)
+    except (ValueError, IndexError, TypeError) as error:
+        raise Wrong(f"{what}: the example before went well, but here Python says “{error}”; which size, or number of "
+                    "axes, is written as a number and not read from a shape?") from None  # fmt: skip
+    for copy, argument in zip(copies, arguments, strict=True):
+        if isinstance(argument, np.ndarray) and not np.array_equal(copy, argument, equal_nan=True):
+            raise Wrong("your function writes into an array that it is given (as `x += 1` does): whoever needs the old "
+                        "one afterwards finds a new one; make a new array (`x = x + 1`)")  # fmt: skip
     return answer
 
 
-def _knocked_out(lesson: ModuleType, intact: Array, rise: Array) -> None:
-    without, n = intact + rise, len(rise)
-    deviation = rise.std(ddof=1)
-    error = deviation / math.sqrt(n)
-    unpaired = 1.96 * math.sqrt((intact.var(ddof=1) + without.var(ddof=1)) / n)
-    answer = _by_student(lesson, intact, rise)
-    if answer is not None and np.shape(answer) != (2,):
-        raise Wrong("two numbers are expected: the mean and the half width of its interval")
-    mean = rise.mean()
-    expect(
-        answer,
-        [mean, 1.96 * error],
-        "the mean rise over 7 fables, and the half width",
-        [
-            (
-                [-mean, 1.96 * error],
-                f"your sign is turned: without the head the loss is {mean:.1f} nats higher, so it costs something; you "
-                "say that the model is better off without it",
-            ),
-            (
-                [mean, 1.96 * deviation],
-                f"±{1.96 * deviation:.1f} says how much the fables differ from each other. The mean of 7 fables is "
-                "more "
-                "certain than a single fable, and ever more so with more of them",
-            ),
-            (
-                [mean, unpaired],
-                f"your half width is {unpaired:.1f}, because some fables are hard for both models. The same fable "
-                "stands "
-                f"in both lists, so take the differences first: ±{1.96 * error:.1f}",
-            ),
-            (
-                [mean, 1.96 * deviation / n],
-                "you divide by F; the *variance* of a mean falls with F, its deviation with √F",
-            ),
-            ([mean, error], "this is one standard error; 95 % of the time the truth is within 1.96 of them"),
-            (
-                [mean, 1.96 * rise.std() / math.sqrt(n)],
-                "your deviation has F in the denominator; the mean is fitted to the same numbers, so a sample's has "
-                "F - 1",
-            ),
-            ([mean, 1.96 * deviation**2 / math.sqrt(n)], "this is made of the variance; take its root"),
-            ([mean - 1.96 * error, mean + 1.96 * error], "these are the ends; the mean and the half width are asked"),
-            ([mean, 2 * 1.96 * error], "this is the whole width; the half width, to one side, is asked"),
-        ],
-        tolerance=1e-5,  # 1.959964 is right, too
-    )
-
-
-def patched(lesson: ModuleType) -> None:
-    D = 5
-    matrices = [_numbers(D, D, seed=seed, scale=0.5) for seed in (1, 2, 3, 4)]
-    layers = [lambda x, W=W: np.tanh(W @ x) for W in matrices]
-    x, other = _numbers(D, seed=5), _numbers(D, seed=6)
-
-    def streams(start: Array) -> tuple[list[Array], list[Array]]:
-        """The stream before each layer and at the end, and what each layer adds."""
-        stream, added = [start], []
-        for layer in layers:
-            added.append(layer(stream[-1]))
-            stream.append(stream[-1] + added[-1])
-        return stream, added
-
-    (ours, our_outputs), (theirs, their_outputs) = streams(x), streams(other)
-
-    def run_on(stream: Array, first: int) -> Array:
-        for layer in layers[first:]:
-            stream = stream + layer(stream)
-        return stream
-
-    def without_stream(place: int) -> Array:
-        """The mistake of a chain of layers: each reads the output of the one before it."""
-        mine, patch = x, other
-        for number, layer in enumerate(layers):
-            mine, patch = layer(patch if number == place else mine), layer(patch)
-        return mine
-
-    for place in (2, 0, 3):
-        after = place + 1
-        patch_is_late = ours[place] + layers[place](theirs[after])
-        frozen = ours[place] + their_outputs[place] + np.sum([np.zeros(D), *our_outputs[place + 1 :]], axis=0)
-        patched_twice = ours[place] + np.sum(their_outputs[place:], axis=0)
-        right = run_on(ours[place] + their_outputs[place], place + 1)
-        given = x.copy(), other.copy()
-        answer = lesson.patched(list(layers), *given, place)
-        expect(
-            answer,
-            right,
-            f"a net of 4 layers, layer {place} patched",
-            [
-                (
-                    theirs[-1],
-                    "you put the other text's whole *stream* in its place, so the end is that of the other text. Only "
-                    "what one layer adds is to be replaced; what x has gathered before it stays",
-                ),
-                (
-                    run_on(ours[place] + layers[place](other), place + 1),
-                    "the layer has read the beginning of the other text, not what the layers before it have made of it",
-                ),
-                (
-                    frozen,
-                    "the layers after the patch add what they added without it: compute them again. What they make of "
-                    "the patch is the question",
-                ),
-                (
-                    patched_twice,
-                    "all layers from the patch on come from the other text; only one of them should",
-                ),
-                (
-                    run_on(their_outputs[place], place + 1),
-                    "the patch took the place of the stream; it must be *added* to it, like any layer's output",
-                ),
-                (
-                    run_on(ours[place] + layers[place](ours[place]) + their_outputs[place], place + 1),
-                    "the layer's own output is still there: the patch comes in its place, not on top of it",
-                ),
-                (
-                    run_on(theirs[place] + layers[place](ours[place]), place + 1),
-                    "the texts are the wrong way round: x is the text that runs, and `other` gives one output",
-                ),
-                (ours[-1], "nothing is patched: this is the end of the run on x"),
-                (
-                    ours[place] + their_outputs[place],
-                    "your run ends with the patch; the layers after it still have to read what has become of x",
-                ),
-                (
-                    run_on(patch_is_late, place + 1),
-                    "for the patch the layer has read the other text's stream *after* itself; it reads the stream "
-                    "before it",
-                ),
-                (
-                    without_stream(place),
-                    "each of your layers reads only what the one before it has put out; a layer *adds* its output to "
-                    "the stream, and the next one reads the sum",
-                ),
-                (
-                    run_on(ours[place - 1] + their_outputs[place - 1], place) if place else x,
-                    f"you have patched layers[{place - 1}]: layers are counted from 0, so it should be layers[{place}]",
-                ),
-            ],
+def layer_norm(lesson: ModuleType) -> None:
+    vector = np.array([1.0, 4.0, 7.0, 4.0])  # mean 4, variance 4.5
+    ones = np.ones(4)
+    answer = lesson.layer_norm(vector.copy(), ones.copy(), 0.0)
+    centred = vector - 4.0
+    if answer is not None and np.shape(answer) == (4,) and np.allclose(answer, centred / 4.5):
+        raise Wrong(
+            f"the outputs have a standard deviation of {np.std(answer):.2f}, not 1: numbers whose standard deviation "
+            "is 2.12 must be divided by 2.12, and you divide by its square, the variance"
         )
-        _is_unchanged(given[0], x)
-        _is_unchanged(given[1], other)
-    _patched_elsewhere(lesson)
-
-
-def _patched_elsewhere(lesson: ModuleType) -> None:
-    """Other depths, a stream with positions, a layer that occurs twice, and a list that others still need."""
-    rng = draws("patched")
-    for n in (int(rng.integers(5, 9)), 1):
-        W = 0.5 * rng.normal(size=(n, 4, 4))
-        layers = [lambda x, W=each: np.tanh(x @ W) for each in W]
-        if n > 1:
-            layers[-1] = layers[1]  # the same function: weights may be shared
-        for place in {0, 1, n - 1} & set(range(n)):
-            x, other = rng.normal(size=(2, 3, 4))
-            right, there = x, other
-            for number, layer in enumerate(layers):
-                right, there = right + layer(there if number == place else right), there + layer(there)
-            given, what = list(layers), f"a net of {n} layer{'s' * (n > 1)} and 3 positions, layer {place} patched"
-            answer = lesson.patched(given, x.copy(), other.copy(), place)
-            if given != layers:
-                raise Wrong("you changed the list of layers; whoever called you would go on with a patched net")
-            twice = x if n == 1 else _with_all_alike_patched(layers, x, other, place)
-            alike = (
-                f"{what}: the net has the same layer at two places, and you patched both. `place` says which one "
-                "is meant, not what the layer is"
-            )
-            expect(answer, right, what, [(twice, alike)])
-
-
-def _with_all_alike_patched(layers: list, x: Array, other: Array, place: int) -> Array:
-    for layer in layers:
-        x, other = x + layer(other if layer is layers[place] else x), other + layer(other)
-    return x
-
-
-# ---- Depth as time ----
-
-
-def _velocity(x: Array, time: float) -> Array:
-    return np.array([x[1] - 0.5 * x[0], -x[0] * (1 + 3 * time), 0.3 * x[2] + time])
-
-
-def _euler(x: Array, n: int, step: float | None = None, first: float = 0.0, speed: float | None = None) -> Array:
-    for layer in range(n):
-        x = x + (1 / n if step is None else step) * _velocity(x, (layer + first) * (1 / n if speed is None else speed))
-    return x
-
-
-def euler(lesson: ModuleType) -> None:
-    x, n = np.array([1.0, -0.5, 0.8]), 4
-    at_start = x.copy()
-    for layer in range(n):
-        at_start = at_start + _velocity(x, layer / n) / n
-    unmoved = x.copy()
-    for _ in range(n):
-        unmoved = unmoved + _velocity(unmoved, 0.0) / n
-    last_at_one = x.copy()
-    for time in np.linspace(0, 1, n):
-        last_at_one = last_at_one + _velocity(last_at_one, time) / n
-    alone = x.copy()
-    for layer in range(n):
-        alone = _velocity(alone, layer / n) / n
-    given = x.copy()
-    answer = lesson.euler(_velocity, given, n)
     expect(
         answer,
-        _euler(x, n),
-        "4 steps of Euler's method",
+        centred / np.sqrt(4.5),
+        "the norm of (1, 4, 7, 4)",
         [
-            (
-                _euler(x, n, step=1.0),
-                "each layer takes a step of 1, so 4 layers go on to time 4. The steps share the time from 0 to 1: 1/4 "
-                "each",
-            ),
-            (
-                _euler(x, n, step=1.0, speed=1.0),
-                "each layer takes a step of 1, so 4 layers go on to time 4. The steps share the time from 0 to 1: 1/4 "
-                "each",
-            ),
-            (
-                _euler(x, n, first=1.0),
-                "your first layer stands at time 1/4: Euler's method asks for the velocity where a step begins, and "
-                "the "
-                "first begins at 0",
-            ),
-            (
-                _euler(x, n, speed=1.0),
-                "your layers stand at the times 0, 1, 2, 3; the whole way takes 1, so layer l is at l/4",
-            ),
-            (
-                at_start,
-                "every layer looks at the x from the beginning; it should look at what the layers before it have made",
-            ),
-            (
-                last_at_one,
-                "your layers stand at 0, 1/3, 2/3 and 1. Time 1 is where the last step *ends*; it begins at 3/4",
-            ),
-            (alone, "x is gone: a layer *adds* its step to x"),
-            (x + _velocity(x, 0.0), "this is one long step from the start to the end, not 4 short ones"),
-            (unmoved, "every layer has time 0, so all have the same weights; layer l stands at time l/4"),
+            (centred / np.sqrt(6.0), "the norm of (1, 4, 7, 4): your mean square is 0.75, not 1: you estimate the "
+             "variance of a population from a sample (divisor 3), but these 4 numbers are all there are"),
+            (vector / np.sqrt(4.5), "the norm of (1, 4, 7, 4): your output has the mean 1.89, not 0: the mean is "
+             "still in it"),
+        ],
+    )  # fmt: skip
+    x = np.random.default_rng(0).normal(size=(2, 3, 5)) * np.arange(1, 7).reshape(2, 3, 1)
+    gain = np.linspace(0.5, 1.5, 5)
+
+    def norm_over(axes: int | tuple[int, ...]) -> np.ndarray:
+        return gain * (x - x.mean(axes, keepdims=True)) / x.std(axes, keepdims=True)
+
+    leak = "a token's output then depends on other tokens, the future ones included"
+    expect(
+        lesson.layer_norm(x.copy(), gain.copy(), 0.0),
+        norm_over(-1),
+        "2 texts of 3 vectors of 5 numbers",
+        [
+            (norm_over((0, 1, 2)), f"you take one mean and one deviation for the whole array: {leak}"),
+            (norm_over(1), f"you take means over the positions: {leak}"),
+            (norm_over((0, 1)), f"you take means over texts and positions, as batch norm does: {leak}"),
+            (norm_over((1, 2)), f"you take one mean and one deviation for a whole text: {leak}"),
+            (norm_over(-1) / gain, "every output is right but for the gain: number i is still to be multiplied by "
+             "gain i"),
+        ],
+    )  # fmt: skip
+    short = np.array([1e-3, -1e-3])  # variance 1e-6
+    expect(
+        lesson.layer_norm(short.copy(), np.ones(2), 3e-6),
+        short / 2e-3,
+        "the norm of (0.001, -0.001) with ε = 3e-6",
+        [
+            (short / 1e-3, "a vector of zeros would become 0/0: ε is still to be added to the variance"),
+            (short / (1e-3 + 3e-6), "your ε stands beside the root; it belongs under it, to the variance"),
         ],
     )
-    _is_unchanged(given, x)
-    rng = draws("euler")
-    for n in (7, int(rng.integers(10, 40)), 49, 1):
-        start = rng.normal(size=3)
-        end = _euler(start, n)
-        once_more = end + _velocity(end, 1.0) / n
-        what = f"{n} step{'s' * (n > 1)}"
-        expect(
-            lesson.euler(_velocity, start.copy(), n),
-            end,
-            what,
-            [
-                (
-                    once_more,
-                    f"with {n} layers you take {n + 1} steps: 1/{n} is rounded, so {n} of them need not reach 1 "
-                    "exactly. Count the layers, and compute the time from their number",
-                )
-            ],
-        )
-    many = rng.normal(size=(3, 4))
-    expect(lesson.euler(_velocity, many.copy(), 5), _euler(many, 5), "5 steps of 4 points at once")
+    rng = draws("layer_norm")
+    for before in ((), (4,), (2, 1, 3)):
+        shape = (*before, int(rng.integers(2, 9)))
+        x, gain, epsilon = rng.normal(size=shape) + 3.0, rng.normal(size=shape[-1]), float(rng.uniform(0.1, 1.0))
+        centred = x - x.mean(-1, keepdims=True)
+        right = gain * centred / np.sqrt(x.var(-1, keepdims=True) + epsilon)
+        what = f"an array {shape} with ε = {epsilon:.2f}"
+        slips = [(gain * centred / np.sqrt(x.var(-1, keepdims=True) + 1e-5), f"{what}: you take ε to be 1e-5")]
+        expect(_call(what, lesson.layer_norm, x, gain, epsilon), right, what, slips)
+    x = (10_000 + rng.normal(size=(20, 8))).astype(np.float32)
+    centred = x - x.mean(-1, keepdims=True, dtype=float)
+    right = centred / centred.std(-1, keepdims=True)
+    what = "float32 numbers near 10,000"
+    answer = _call(what, lesson.layer_norm, x, np.ones(8, np.float32), 0.0)
+    if np.shape(answer) != x.shape or not np.allclose(answer, right, atol=0.03):
+        raise Wrong(f"{what}: the deviations are off. The mean of squares minus the square of the mean is the small "
+                    "difference of two numbers near 100,000,000, of which float32 keeps 7 digits (lesson 5); subtract "
+                    "the mean first, then square")  # fmt: skip
 
 
-def order_of_error(lesson: ModuleType) -> None:
-    depths = np.array([2.0, 3.0, 8.0, 20.0, 64.0])
-    errors = np.array([0.31, 0.19, 0.09, 0.031, 0.0115])
+def pull_layer_norm(lesson: ModuleType) -> None:
+    rng = np.random.default_rng(1)
+    x, r = rng.normal(size=(2, 3, 5)) * 3, rng.normal(size=(2, 3, 5))
+    gain = np.linspace(0.5, 2.5, 5)
+    tape_x, tape_gain = Tensor(x), Tensor(gain)
+    centred = tape_x - tape_x.mean(-1, keepdims=True)
+    output = tape_gain * centred * ((centred**2).mean(-1, keepdims=True) + 1e-5) ** -0.5
+    backward((output * Tensor(r)).sum())
+    to_x, to_gain = _both(lesson.pull_layer_norm(r.copy(), x.copy(), gain.copy()))
 
-    def slope(a: Array, b: Array) -> float:
-        a, b = a - a.mean(), b - b.mean()
-        return float(a @ b / (a @ a))
-
-    x, y = np.log(depths), np.log(errors)
-    answer = lesson.order_of_error(depths.copy(), errors.copy())
+    std = np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    normal = (x - x.mean(-1, keepdims=True)) / std
+    g = r * gain
+    slip = float(np.abs((g / std).sum(-1)).max())
+    right_without_gain = (r - r.mean(-1, keepdims=True) - normal * (r * normal).mean(-1, keepdims=True)) / std
     expect(
-        answer,
-        slope(x, y),
-        "five errors that fall about as 1/depth",
+        to_x,
+        tape_x.gradient,
+        "what x gets",
         [
-            (
-                slope(depths, errors),
-                f"this is the slope of the values, {slope(depths, errors):.4f}: it says how much the error changes per "
-                "layer, and that is not the same at depth 2 and at 64. Powers are straight lines in the logarithms",
-            ),
-            (
-                slope(depths, y),
-                "you took the logarithm of the errors alone: there, c·e^(-depth) is a straight line, and a power of "
-                "the "
-                "depth is not",
-            ),
-            (
-                slope(x, errors),
-                "you took the logarithm of the depths alone: errors fall by a factor, not by an amount",
-            ),
-            (
-                slope(y, x),
-                "the axes are the wrong way round: you tell how the depth depends on the error",
-            ),
-            (
-                y.mean() - slope(x, y) * x.mean(),
-                "this is the intercept, ln c; `np.polyfit` gives the slope first",
-            ),
-            (
-                -slope(x, y),
-                "the sign is turned: the error falls with the depth, so the power is negative",
-            ),
-            (
-                (y[-1] - y[0]) / (x[-1] - x[0]),
-                "this is the slope from the first point to the last; the best line through all five is asked",
-            ),
-            (
-                float(x @ y / (x @ x)),
-                "your line goes through the origin; it must be free to start anywhere: that is the c",
-            ),
+            (g / std, "you treat the mean and the deviation as constants, but both move with x. If all numbers of a "
+             f"vector grow alike, the norm's output stays; so what x gets must sum to 0, and your largest sum is "
+              f"{slip:.2f}"),
+            ((g - g.mean(-1, keepdims=True)) / std, "you let the mean move with x, but not the deviation. Make a "
+             "vector twice as long, and the output stays; so x · (what x gets) must be 0, and yours is "
+             f"{float(np.abs((x * (g - g.mean(-1, keepdims=True)) / std).sum(-1)).max()):.2f} at its largest"),
+            ((g - normal * (g * normal).mean(-1, keepdims=True)) / std, "you let the deviation move with x, but not "
+             "the mean: what x gets must sum to 0 over each vector"),
+            ((g - g.mean() - normal * (g * normal).mean()) / std, "the right formula, with means over the whole "
+             "array: each vector is normalised by itself, so each has means of its own"),
+            ((g - g.mean(-1, keepdims=True) - normal * (g * normal).sum(-1, keepdims=True)) / std, "you take away the "
+             f"part along n {x.shape[-1]} times: it is n times the *mean* of g ⊙ n, since n · n = D"),
+            (_pulled(r, x, gain, 0.0)[0], "your σ is without ε, which stands under its root in `layer_norm`"),
+            (right_without_gain, "on its way back, the cotangent passes the gain first: yours arrives at x without it"),
+        ],
+    )  # fmt: skip
+    n_vectors = "the gain is one for all vectors of the array, so what it gets is a sum over them"
+    if np.shape(to_gain) == x.shape:
+        raise Wrong(f"what the gain gets has the shape (2, 3, 5), and (5) is expected: {n_vectors}")
+    expect(
+        to_gain,
+        tape_gain.gradient,
+        "what the gain gets",
+        [
+            (tape_gain.gradient / 6, f"{n_vectors}, not their mean"),
+            (tape_gain.gradient * gain, "the gain itself is no part of what it gets: the output is gain · n, so each "
+             "number of the gain gets r · n"),
+        ],
+    )  # fmt: skip
+    rng = draws("pull_layer_norm")
+    for before in ((), (4,), (2, 1, 3)):
+        shape = (*before, int(rng.integers(2, 9)))
+        x, r, gain = rng.normal(size=shape), rng.normal(size=shape), rng.normal(size=shape[-1])
+        epsilon = float(rng.uniform(0.1, 1.0))
+        what = f"an array {shape} with ε = {epsilon:.2f}"
+        to_x, to_gain = _both(_call(what, lesson.pull_layer_norm, r, x, gain, epsilon))
+        slips = [[(wrong[i], f"{what}: you take ε to be {e:g}") for e in (1e-5, 0.0)
+                  for wrong in [_pulled(r, x, gain, e)]] for i in range(2)]  # fmt: skip
+        right = _pulled(r, x, gain, epsilon)
+        expect(to_x, right[0], f"{what}: what x gets", slips[0], tolerance=1e-7)
+        expect(to_gain, right[1], f"{what}: what the gain gets", slips[1], tolerance=1e-7)
+    far, r, gain = rng.normal(size=(6, 8)) + 1e7, rng.normal(size=(6, 8)), rng.normal(size=8)
+    to_x, _ = _both(_call("numbers near 10,000,000", lesson.pull_layer_norm, r, far, gain))
+    right = _pulled(r, far, gain, 1e-5)[0]
+    if np.shape(to_x) != right.shape or not np.allclose(to_x, right, atol=1e-5 * np.abs(right).max()):
+        raise Wrong("numbers near 10,000,000: what x gets is off. Two large numbers that are nearly equal have lost "
+                    "their digits when they are subtracted: is your variance a mean of squares minus the square of a "
+                    "mean, or your derivative a quotient of small differences?")  # fmt: skip
+
+
+def _both(answer: Any) -> tuple[Any, Any]:
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+        raise Wrong("two things are expected: what x gets, and what the gain gets")
+    return answer[0], answer[1]
+
+
+def _pulled(r: np.ndarray, x: np.ndarray, gain: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
+    """What x and gain get, vector by vector, each by its Jacobian."""
+    D = x.shape[-1]
+    to_x, to_gain = np.zeros(x.shape), np.zeros(D)
+    for place in np.ndindex(x.shape[:-1]):
+        std = np.sqrt(x[place].var() + epsilon)
+        normal = (x[place] - x[place].mean()) / std
+        J = np.diag(gain) @ (np.eye(D) - 1 / D - np.outer(normal, normal) / D) / std
+        to_x[place] = r[place] @ J
+        to_gain += r[place] * normal
+    return to_x, to_gain
+
+
+def pre_norm_block(lesson: ModuleType) -> None:
+    x = np.array([[2.0, -1.0, 3.0], [0.5, 4.0, 1.0]])
+
+    def attention_norm(x: np.ndarray) -> np.ndarray:
+        return x / 2
+
+    def attention(x: np.ndarray) -> np.ndarray:
+        return x**2
+
+    def feed_forward_norm(x: np.ndarray) -> np.ndarray:
+        return x - 1
+
+    def feed_forward(x: np.ndarray) -> np.ndarray:
+        return 3 * x
+
+    middle = x + attention(attention_norm(x))
+    right = middle + feed_forward(feed_forward_norm(middle))
+    after = attention_norm(x + attention(x))
+    replaced = feed_forward(feed_forward_norm(attention(attention_norm(x))))
+    behind = x + attention_norm(attention(x))
+    n1 = attention_norm(x)
+    n2 = feed_forward_norm(n1 + attention(n1))
+    expect(
+        lesson.pre_norm_block(x.copy(), attention_norm, attention, feed_forward_norm, feed_forward),
+        right,
+        "a block of four simple functions",
+        [
+            (feed_forward_norm(after + feed_forward(after)), "this is post-norm: you normalise the sum, so there is "
+             "no path of pure additions from the embedding to the output any more"),
+            (replaced, "each sublayer's output takes the place of x, and x itself is lost: a block adds to x"),
+            (x + attention(n1) + feed_forward(feed_forward_norm(x)), "the feed-forward layer reads the x from before "
+             "attention: it cannot use what attention has just found"),
+            (behind + feed_forward_norm(feed_forward(behind)), "you normalise what a sublayer *returns*; it is what a "
+             "sublayer reads that must not grow"),
+            (n2 + feed_forward(n2), "you add to the normalised x: x itself must pass the block unchanged, only what a "
+             "sublayer *reads* is normalised"),
+            (middle + feed_forward(attention_norm(middle)), "both sublayers read through the first norm; each has one "
+             "of its own"),
+            (_middle(x, feed_forward_norm, feed_forward) + attention(
+                attention_norm(_middle(x, feed_forward_norm, feed_forward))), "feed-forward comes first: it can use "
+             "what attention has found only if it comes second"),
+        ],
+    )  # fmt: skip
+    rng = draws("pre_norm_block")
+    matrices = rng.normal(size=(4, 4, 4))
+    parts = [lambda x, W=W: x @ W for W in matrices]
+    W = [np.eye(4) + n @ f for n, f in matrices.reshape(2, 2, 4, 4)]
+    for shape in ((4,), (3, 1, 2, 4)):
+        x = rng.normal(size=shape)
+        what = f"a block of four matrices, for an array {shape}"
+        expect(_call(what, lesson.pre_norm_block, x, *parts), x @ W[0] @ W[1], what)
+    r = rng.normal(size=(2, 4))
+    tape_x = Tensor(rng.normal(size=(2, 4)))
+    try:
+        output = lesson.pre_norm_block(tape_x, *(lambda x, W=W: x @ Tensor(W) for W in matrices))
+    except TypeError as error:
+        output = error
+    if not isinstance(output, Tensor):
+        raise Wrong("for Tensors of lesson 1, which the decoder is made of, your block returns none, so nothing can be "
+                    "pulled back; `+` adds whatever x is, NumPy's functions add arrays alone")  # fmt: skip
+    backward((output * Tensor(r)).sum())
+    expect(tape_x.gradient, r @ (W[0] @ W[1]).T, "what x gets on the tape")
+
+
+def _middle(x: np.ndarray, norm: Callable, sublayer: Callable) -> np.ndarray:
+    return x + sublayer(norm(x))
+
+
+def adam_step(lesson: ModuleType) -> None:
+    zero = np.zeros(1)
+    answer = lesson.adam_step(np.array([1.0]), np.array([4.0]), zero.copy(), zero.copy(), 1, 0.1)
+    if not isinstance(answer, (tuple, list)) or len(answer) != 3:
+        raise Wrong("three things are expected: the new parameter, mean and square")
+    size = "the first step, at gradient 4 and rate 0.1"
+    expect(
+        answer[0],
+        [0.9],
+        size,
+        [
+            ([1 - 0.1 * 0.4 / np.sqrt(0.016)], f"{size}: it is 3 times too long (0.316 instead of 0.1): both means "
+             "began at 0 and are too small, the mean by 10 and the root of the square by 31.6, and nothing corrects "
+              "that"),
+            ([1 - 0.1 * 4 / np.sqrt(400)], f"{size}: it is 0.02, not 0.1. You follow the notes' slip, where the "
+             "corrected square is made of the *mean*, m/(1-β₂ᵗ); for a negative gradient its root would not even "
+              "exist"),
+            ([1 - 0.1 * 4 / 16], f"{size}: it is 0.025, not 0.1: you divide by the mean square without its root, so a "
+             "gradient 10 times as large would make a step a tenth as long"),
+            ([1.1], f"{size}: it goes uphill"),
+            ([1 - 0.1 * (0.4 / 0.19) / np.sqrt(0.016 / (1 - 0.999**2))], f"{size}: you correct as if two steps had "
+             "been made; n counts from 1, so it is 1 now"),
+            ([1.0], f"{size}: you do not step at all: you step by the means from before this gradient, which are 0"),
+            ([1 - 0.1 * 36 / np.sqrt(15.984 / 0.001)], f"{size}: the new gradient gets the weight β, but it should "
+             "get 1 - β: a running mean changes slowly"),
+            ([1 - 0.1 * 4 / np.sqrt(0.16)], f"{size}: it is 10 times too long: the square is that of the *mean*, but "
+             "it should be that of the gradient"),
+            ([1 - 0.1 * 4 / np.sqrt(0.016)], f"{size}: it is 31.6 times too long: you correct the mean, but the "
+             "square too began at 0"),
+            ([1 - 0.1 * 0.4 / 4], f"{size}: it is 10 times too short: you correct the square, but the mean too began "
+             "at 0"),
         ],
         tolerance=1e-6,
+    )  # fmt: skip
+    p, g = np.array([[1.0, -2.0, 0.5], [3.0, 0.0, 1.0]]), np.array([[0.3, -5.0, 0.0], [2.0, 1e-8, -1.0]])
+    mean, square = 0.5 * g + 0.1, g**2 + 0.01
+    new_mean, new_square = 0.8 * mean + 0.2 * g, 0.95 * square + 0.05 * g**2
+    m, v = new_mean / (1 - 0.8**3), new_square / (1 - 0.95**3)
+    answer = lesson.adam_step(p.copy(), g.copy(), mean.copy(), square.copy(), 3, 0.1, (0.8, 0.95))
+    expect(answer[1], new_mean, "the mean after the third step", [
+        (m, _CORRECTED.format("mean")),
+        (0.95 * mean + 0.05 * g, "betas holds β₁, for the mean, and then β₂, for the square: you have swapped them"),
+    ])  # fmt: skip
+    expect(answer[2], new_square, "the mean square after the third step", [(v, _CORRECTED.format("square"))])
+    expect(
+        answer[0],
+        p - 0.1 * m / (np.sqrt(v) + 1e-8),
+        "the parameters after the third step, but for ε",
+        [
+            (p - 0.1 * (new_mean / 0.2) / (np.sqrt(new_square / 0.05) + 1e-8), "at the third step the weights of the "
+             "mean sum to 1 - β³; you correct as if each step were the first"),
+            (p - 0.1 * (new_mean / 0.6) / (np.sqrt(new_square / 0.15) + 1e-8), "at the third step the weights of the "
+             "mean sum to 1 - β³, not to 3 (1 - β)"),
+        ],
+        tolerance=1e-6,
+    )  # fmt: skip
+    tiny = np.array([1e-8])
+    answer = lesson.adam_step(np.array([1.0]), tiny, zero.copy(), zero.copy(), 1, 0.1)
+    expect(
+        answer[0],
+        [0.95],
+        "a first step at gradient 1e-8",
+        [([1 - 0.1 * 1e-8 / np.sqrt(1e-16 + 1e-8)], "at gradient 1e-8 your step is 1e-5, not 0.05: your ε stands "
+          "under the root, where it counts as a gradient of 1e-4"),
+         ([1 - 0.1 * 1e-8 / (1e-8 + 1e-8 / np.sqrt(0.001))], "at gradient 1e-8 your step is 0.003, not 0.05: the "
+          "square under your root is not corrected, only the whole step is, and so ε counts 31.6 times as much")],
+    )  # fmt: skip
+    rng = draws("adam_step")
+    for n in (2, 30, 1000):
+        shape = tuple(int(each) for each in rng.integers(1, 5, size=int(rng.integers(1, 4))))
+        p, g, mean = rng.normal(size=(3, *shape))
+        mean, square = 4 * mean, rng.uniform(0.1, 1.0, size=shape)
+        rate, betas, epsilon = float(rng.uniform(0.1, 1)), (float(rng.uniform(0.8, 0.95)), 0.999), 0.3
+        new_mean, new_square = betas[0] * mean + (1 - betas[0]) * g, betas[1] * square + (1 - betas[1]) * g**2
+        m, v = new_mean / (1 - betas[0] ** n), new_square / (1 - betas[1] ** n)
+        what = f"step {n} of parameters {shape}, with ε = {epsilon}"
+        answer = _call(what, lesson.adam_step, p, g, mean, square, n, rate, betas, epsilon)
+        step = m / (np.sqrt(v) + epsilon)
+        slips = [
+            (p - rate * m / (np.sqrt(v) + 1e-8), f"{what}: you take ε to be 1e-8"),
+            (p - rate * np.clip(step, -1, 1), f"{what}: you cut each step at the rate, but Adam's can be longer"),
+            (p - rate * new_mean / (np.sqrt(new_square) + epsilon), f"{what}: nothing is corrected here"),
+        ]
+        expect(answer[0], p - rate * step, f"{what}: the parameters", slips, tolerance=1e-6)
+        expect(answer[1], new_mean, f"{what}: the mean", tolerance=1e-6)
+        expect(answer[2], new_square, f"{what}: the mean square", tolerance=1e-6)
+    still = lesson.adam_step(np.ones(2), np.zeros(2), np.zeros(2), np.zeros(2), 1, 0.1)[0]
+    expect(still, [1.0, 1.0], "parameters whose gradient was always 0")
+
+
+_CORRECTED = "the new {} that you return is corrected already; the next step would correct it again"
+
+
+def adamw_step(lesson: ModuleType) -> None:
+    # Two parameters of 1; the gradients of the first are a thousand times as large.
+    p, g = np.array([1.0, 1.0]), np.array([50.0, 0.05])
+    mean, square = 0 * g, 0.4 * g**2
+    rate, decay, betas = 0.1, 0.5, (0.9, 0.95)
+
+    def adam(g: np.ndarray, beta: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        new_mean, new_square = 0.9 * mean + 0.1 * g, beta * square + (1 - beta) * g**2
+        m, v = new_mean / (1 - 0.9**2), new_square / (1 - beta**2)
+        return p - rate * m / (np.sqrt(v) + 1e-8), new_mean, new_square
+
+    stepped, new_mean, new_square = adam(g)
+    slipped = adam(g + decay * p)[0]
+    shrunk = stepped - slipped
+    answer = lesson.adamw_step(p.copy(), g.copy(), mean.copy(), square.copy(), 2, rate, decay, betas)
+    if not isinstance(answer, (tuple, list)) or len(answer) != 3:
+        raise Wrong("three things are expected: the new parameter, mean and square")
+    expect(
+        answer[0],
+        stepped - rate * decay * p,
+        "two parameters of 1, at rate 0.1 and decay 0.5",
+        [
+            (slipped, "you add the decay to the gradient, as if AdamW were Adam with an L2 penalty: Adam then divides "
+             f"it by the gradient's size, so decay moves the parameter with large gradients by {shrunk[0]:.4f} and "
+             f"the other by {shrunk[1]:.4f}; it must be 0.0500 for both"),
+            (stepped - decay * p, "each parameter shrinks by a half in one step: the decay too is multiplied by the "
+             "rate"),
+            (stepped - rate * decay * stepped, "you let the parameter shrink after Adam's step, and so the step "
+             "shrinks too: both are to start from the old parameter"),
+            (stepped, "the parameters do not shrink: this is Adam"),
+            (adam(g, 0.999)[0] - rate * decay * p, "the decay is right, but Adam's step is one with β₂ = 0.999; here "
+             "you were given (0.9, 0.95), and must hand them on"),
+            (stepped + rate * decay * p, "the parameters grow: decay draws them towards 0"),
+        ],
+        tolerance=1e-7,
+    )  # fmt: skip
+    p = np.array([2.0, -3.0])
+    stepped = adam(g)[0]
+    answer = lesson.adamw_step(p.copy(), g.copy(), mean.copy(), square.copy(), 2, rate, decay, betas)
+    expect(
+        answer[0],
+        stepped - rate * decay * p,
+        "parameters of 2 and -3",
+        [
+            (
+                stepped - rate * decay * np.sign(p),
+                "every parameter shrinks by the same amount; it should be by the same *share* of itself",
+            )
+        ],
+        tolerance=1e-7,
     )
-    rng = draws("order_of_error")
-    for power in (0.5, 2.0, -1.5):
-        n = int(rng.integers(4, 9))
-        depths = rng.permutation(60)[:n] + 2
-        errors = depths**power * np.exp(rng.normal(0, 0.4, n))
-        x, y = np.log(depths), np.log(errors)
-        grow = "these errors grow with the depth, so the power is positive; you made it negative"
-        in_order = slope(np.sort(x), -np.sort(-y))
-        apart = "you sorted depths and errors, each by itself; an error belongs to its own depth"
-        mistakes = [(-abs(slope(x, y)), grow)] if slope(x, y) > 0 else []
-        mistakes += [(in_order, apart), (slope(np.sort(x), np.sort(y)), apart)]
-        answer = lesson.order_of_error(depths, errors)
-        expect(answer, slope(x, y), f"{n} errors about as depth^{power:g}", mistakes, 1e-6)
-    expect(lesson.order_of_error(np.array([4, 16]), np.array([0.4, 0.05])), -1.5, "two errors, 0.4 and 0.05", (), 1e-6)
+    expect(answer[1], new_mean, "the mean of the gradient, in which decay has no place", tolerance=1e-7)
+    expect(answer[2], new_square, "the mean of the squared gradient, in which decay has no place", tolerance=1e-7)
+    rng = draws("adamw_step")
+    for n in (1, 7, 500):
+        shape = tuple(int(each) for each in rng.integers(1, 5, size=int(rng.integers(1, 4))))
+        p, g, mean = rng.normal(size=(3, *shape))
+        square, betas = (
+            rng.uniform(0.5, 1.0, size=shape),
+            (float(rng.uniform(0.8, 0.95)), float(rng.uniform(0.9, 0.99))),
+        )
+        rate, decay = (float(each) for each in rng.uniform(0.05, 0.4, size=2))
+        what = f"step {n} of parameters {shape}, at rate {rate:.2f} and decay {decay:.2f}"
+        answer = _call(what, lesson.adamw_step, p, g, mean, square, n, rate, decay, betas)
+        new_mean, new_square = betas[0] * mean + (1 - betas[0]) * g, betas[1] * square + (1 - betas[1]) * g**2
+        right, as_in_2 = (
+            p - rate * new_mean / (1 - betas[0] ** k) / (np.sqrt(new_square / (1 - betas[1] ** k)) + 1e-8)
+            - rate * decay * p for k in (n, 2)
+        )  # fmt: skip
+        slips = [(as_in_2, f"{what}: you correct as in step 2")]
+        expect(answer[0], right, f"{what}: the parameters", slips, tolerance=1e-6)
+        expect(answer[1], new_mean, f"{what}: the mean", tolerance=1e-6)
+        expect(answer[2], new_square, f"{what}: the mean square", tolerance=1e-6)
 
 
-def _moved(x: Array, beta: float, step: float, causal: bool, **how: bool) -> Array:
-    """One step, token after token; with switches for mistakes."""
-    T = len(x)
-    result, source = np.zeros_like(x), x.copy()
-    for t in range(T):
-        rows = range(t, T) if how.get("past") and causal else range(t + 1) if causal else range(T)
-        scores = np.array([beta * (source[t] @ source[s]) for s in rows])
-        shares = _softmax(scores) if beta else np.full(len(scores), 1 / len(scores))
-        mean = sum(share * source[s] for share, s in zip(shares, rows, strict=True))
-        moved = mean if how.get("jump") else source[t] + step * mean
-        if how.get("towards"):
-            moved = source[t] + step * (mean - source[t])
-        result[t] = moved if how.get("free") else moved / np.linalg.norm(moved)
-        if how.get("in_place"):
-            source[t] = result[t]
-    return result
-
-
-def attention_flow_step(lesson: ModuleType) -> None:
-    T, D, beta, step = 5, 3, 1.7, 0.6
-    x = _numbers(T, D)
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    given = x.copy()
-    for causal in (False, True):
-        scores = beta * x @ x.T
-        hidden = np.where(np.tri(T) > 0, scores, -np.inf) if causal else scores
-        over_queries = x + step * _softmax(hidden, axis=0) @ x
-        late = x + step * (_softmax(scores) * np.tri(T)) @ x
-        zeros = x + step * _softmax(scores * np.tri(T)) @ x
-        raised = np.exp(hidden)
-        sums = x + step * raised @ x
-        sums_of_scaled = x + step * (raised / raised.max(axis=1, keepdims=True)) @ x
-        scaled = x + step * _softmax(hidden / math.sqrt(D)) @ x
-        columns = x + step * _softmax(hidden) @ x
-        what = "5 tokens" + (", each sees itself and those before it" if causal else ", without a mask")
-        free = _moved(x, beta, step, causal, free=True)
-        mean = _moved(x, beta, step, causal, free=True, jump=True)
-        along = x + step * (mean - np.sum(mean * x, axis=1, keepdims=True) * x)
-        with np.errstate(all="ignore"):
-            answer = lesson.attention_flow_step(given, beta, step, causal)
-        _is_unchanged(given, x)
-        if causal and np.shape(answer) == (T, D) and np.isnan(np.asarray(answer, dtype=float)[0]).all():
-            raise Wrong("token 0 is NaN: with your mask it sees nobody, and 0/0 is no share. It sees itself")
+def orthogonalised(lesson: ModuleType) -> None:
+    rng = np.random.default_rng(2)
+    for rows, columns in ((3, 3), (3, 5), (5, 3)):
+        left = np.linalg.qr(rng.normal(size=(rows, rows)))[0][:, :3]
+        right = np.linalg.qr(rng.normal(size=(columns, columns)))[0][:3]
+        g = left @ np.diag([8.0, 2.0, 0.5]) @ right
+        answer = lesson.orthogonalised(g.copy())
+        what = f"a gradient ({rows}, {columns}) with the singular values 8, 2 and 0.5"
+        if np.shape(answer) == g.shape and not np.allclose(answer, left @ right, atol=1e-6):
+            values = np.linalg.svd(np.nan_to_num(np.asarray(answer, float)), compute_uv=False)
+            if np.allclose(values, 1.0):
+                Y, _, Z = np.linalg.svd(g, full_matrices=False)
+                is_turned = rows == columns and np.allclose(answer, Y @ Z.T)
+                why = ". NumPy's third result is Z transposed already" if is_turned else ": it takes both Y and Z"
+                raise Wrong(f"{what}: they are all 1 now, but the directions are no longer those of the gradient{why}")
+        lopsided = "the step would be 16 times as long in one direction as in another, just as the gradient is"
         expect(
             answer,
-            _moved(x, beta, step, causal),
+            left @ right,
             what,
             [
-                (
-                    free,
-                    f"your tokens have left the sphere: token 0 has length {np.linalg.norm(free[0]):.2f}. "
-                    "Divide each by its length; without that they grow at every step, and with them the scores",
-                ),
-                (
-                    _moved(x, beta, step, causal, past=True),
-                    "your mask hides the past: token 0 sees all tokens, and the last one itself alone. Row t "
-                    "may see the columns up to t",
-                ),
-                (
-                    _rows_to_length_one(over_queries),
-                    "your softmax runs over the queries: the columns sum to 1, so one token takes more than a "
-                    "whole and another less",
-                ),
-                (
-                    _moved(x, beta, step, causal, in_place=True),
-                    "token 1 already saw the moved token 0: you wrote into the array while the others still "
-                    "read it. All tokens of a layer move at once",
-                ),
-                (
-                    _rows_to_length_one(late) if causal else x,
-                    "you hid the future after the softmax: it has taken its share already, so the rows don't sum to 1"
-                    if causal
-                    else "nothing has moved",
-                ),
-                (
-                    _rows_to_length_one(zeros) if causal else x,
-                    "you gave the hidden tokens the score 0; e⁰ is 1, so they still have a share. Their score must be "
-                    "-∞"
-                    if causal
-                    else "nothing has moved",
-                ),
-                *(
-                    (
-                        _rows_to_length_one(each),
-                        "your shares don't sum to 1: divide e^score by the sum over the keys, as a softmax does",
-                    )
-                    for each in (sums, sums_of_scaled)
-                ),
-                (
-                    _moved(x, beta, step, causal, jump=True),
-                    "each token has jumped to the mean; the layer is residual: x plus `step` times the mean",
-                ),
-                (
-                    _moved(x, beta, step, causal, towards=True),
-                    "you moved by step · (mean - x); the layer adds step · mean, and the sphere takes care of the "
-                    "length",
-                ),
-                (
-                    _rows_to_length_one(along),
-                    "you took off the part of the mean that points outwards; for short steps that is the same, but "
-                    "here the whole mean is added, as a layer does",
-                ),
-                (_moved(x, 1.0, step, causal), "`beta` has no effect: it multiplies the scores"),
-                (_rows_to_length_one(scaled), "you divide the scores by √D; here `beta` alone scales them"),
-                (
-                    columns / np.linalg.norm(columns, axis=0, keepdims=True),
-                    "your columns have length 1; a token is a row",
-                ),
-                (columns / np.linalg.norm(columns), "you divided all tokens by one length; each has its own"),
-                (
-                    _moved(x, beta, step, not causal),
-                    "these tokens look ahead, though the mask is on"
-                    if causal
-                    else "a mask hides tokens, though it is off",
-                ),
+                (g / np.linalg.norm(g), f"{what}: now they are 0.97, 0.24 and 0.06, not 1, 1 and 1: you made the "
+                 f"whole matrix of length 1, but {lopsided}"),
+                (g / 8.0, f"{what}: now they are 1, 0.25 and 0.06, not 1, 1 and 1: you divide by the largest, but "
+                 f"{lopsided}"),
+                *((m, f"{what}: now they are {_singular(m)}, not 1, 1 and 1: {why}") for m, why in _other_ways(g)),
+                (np.linalg.pinv(g).T, f"{what}: now they are 0.125, 0.5 and 2, not 1, 1 and 1: you divided by each "
+                 "singular value twice, so the shortest direction became the longest"),
+                *([(answer, f"{what}: now they are {_singular(answer)}, not 1, 1 and 1, or the directions are others")]
+                  if np.shape(answer) == g.shape and np.isfinite(answer).all() else []),
             ],
-        )
-    rng = draws("attention_flow_step")
-    for T, beta, causal in ((int(rng.integers(7, 12)), 2.5, True), (3, 0.4, False), (1, 1.0, True)):
-        x, step = _rows_to_length_one(rng.normal(size=(T, int(rng.integers(2, 6))))), float(rng.uniform(0.2, 1.5))
-        what = f"{T} token{'s' * (T > 1)} in {x.shape[1]} dimensions{', causal' if causal else ''}"
-        expect(lesson.attention_flow_step(x.copy(), beta, step, causal), _moved(x, beta, step, causal), what)
-    _sharp(lesson)
+            tolerance=1e-6,
+        )  # fmt: skip
+    rng = draws("orthogonalised")
+    for size in (1.0, 1000.0, 0.001):
+        rows, columns = (int(n) for n in rng.choice(np.arange(4, 10), 2, replace=False))
+        n = min(rows, columns)
+        left, right = np.linalg.qr(rng.normal(size=(rows, n)))[0], np.linalg.qr(rng.normal(size=(columns, n)))[0].T
+        what = f"a gradient ({rows}, {columns}) with singular values from {size:g} to {size / 1e4:g}"
+        answer = _call(what, lesson.orthogonalised, left * np.geomspace(size, size / 1e4, n) @ right)
+        if np.shape(answer) == (rows, columns) and not np.allclose(answer, left @ right, atol=1e-5):
+            values = np.linalg.svd(np.nan_to_num(np.asarray(answer, float)), compute_uv=False)
+            raise Wrong(f"{what}: now they go from {values[0]:.3g} to {values[-1]:.3g}; each should be 1, the smallest "
+                        "too, and whatever the size of the gradient")  # fmt: skip
+        expect(answer, left @ right, what, tolerance=1e-5)
 
 
-def _sharp(lesson: ModuleType) -> None:
-    """At a large β, e^β is infinite in a computer."""
-    angles = np.array([0.0, 1.5, np.pi, 4.0, 1.54])  # the third is opposite to the first, the last near the second
-    x = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    for causal in (False, True):
+def _other_ways(g: np.ndarray) -> list[tuple[np.ndarray, str]]:
+    """What else makes numbers, rows or columns equal, with the sentence for it."""
+    each = "of length 1 each, but they still point in similar directions"
+    return [
+        (np.sign(g), "you made each *number* ±1, which is what Adam's first step does; a matrix has directions, too"),
+        (g / np.linalg.norm(g, axis=0), f"you made the columns {each}"),
+        (g / np.linalg.norm(g, axis=1, keepdims=True), f"you made the rows {each}"),
+    ]
+
+
+def _singular(matrix: np.ndarray) -> str:
+    return ", ".join(f"{value:.2f}" for value in np.linalg.svd(matrix, compute_uv=False))
+
+
+def largest_eigenvalue(lesson: ModuleType) -> None:
+    rng = np.random.default_rng(3)
+    axes = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    start = rng.normal(size=4)
+    for values in ([6.0, 2.0, 1.0, -3.0], [-5.0, 3.0, 1.0, 0.5]):
+        H = axes @ np.diag(values) @ axes.T
+        n_products = 0
+        asked: list[np.ndarray] = []
+
+        def product(v: np.ndarray, H: np.ndarray = H, asked: list[np.ndarray] = asked) -> np.ndarray:
+            nonlocal n_products
+            n_products += 1
+            if len(asked) < 4:
+                asked.append(np.array(v))
+            return H @ v
+
         with np.errstate(all="ignore"):
-            answer = lesson.attention_flow_step(x.copy(), 800.0, 0.5, causal)
-        if np.shape(answer) == x.shape and not np.isfinite(np.asarray(answer, dtype=float)).all():
+            answer = lesson.largest_eigenvalue(product, start.copy(), 1000)
+        if answer is not None and np.size(answer) == 1 and not np.isfinite(answer):
             raise Wrong(
-                "right for a small β; at β = 800 your softmax gives NaN, since e^800 is infinite in a computer. "
-                "Subtract from each row its own largest score first, as in `lens`"
+                f"after {n_products} products you have {float(answer)}: the vector grows by {abs(values[0]):.0f} each "
+                "time until no float can hold it, or vanishes where that is below 1; only its direction matters, so "
+                "take its length away each time"
             )
-        expect(answer, _moved(x, 800.0, 0.5, causal), f"β = 800{', causal' if causal else ''}")
+        if len(asked) == 4 and np.allclose(np.abs(asked), np.eye(4)):
+            raise Wrong("you build H column by column; with a million parameters that takes a million products, and "
+                        "power iteration needs about a hundred")  # fmt: skip
+        first = H @ start
+        top = axes[:, 0]
+        expect(
+            answer,
+            values[0],
+            f"eigenvalues {', '.join(f'{v:g}' for v in values)}",
+            [
+                (-values[0], f"you have {-values[0]:g}, and it is {values[0]:g}: the length of H v has no sign, and a "
+                 "valley that bends down is no valley"),
+                (start @ first / (start @ start), "that is what one product says: a mix of all eigenvalues. Feed the "
+                 "result in again, and the largest takes over"),
+                (first @ H @ first / (first @ first), "that is what two products say: a mix of all eigenvalues, in "
+                 "which the largest counts most. Go on for all rounds"),
+                (min(values), f"you have the lowest, {min(values):g}; the largest in size is {values[0]:g}"),
+                (max(values), f"you have the highest, {max(values):g}; the largest in size is {values[0]:g}"),
+                (values[0] / np.abs(top).max() ** 2, f"you have {values[0] / np.abs(top).max() ** 2:.3g}: v · H v is "
+                 f"the eigenvalue {values[0]:g} only if v has length 1"),
+                (np.mean(values), "that is the mean of all eigenvalues, the trace over n"),
+            ],
+            tolerance=1e-5,
+        )  # fmt: skip
+    if n_products > 1010:
+        raise Wrong(f"the eigenvalue is right, but you made {n_products} products in 1,000 rounds: one each is enough")
+    _eigenvalue_of_others(lesson)
 
 
-# ---- The sink ----
+def _eigenvalue_of_others(lesson: ModuleType) -> None:
+    """Where the second eigenvalue is nearly as large; where the eigenvector has zeros, or its numbers sum to 0."""
+    rng = draws("largest_eigenvalue")
+    n = int(rng.integers(3, 6))
+    gaps = np.array([1.0, 0.97, *rng.uniform(0.1, 0.6, size=n - 2)])
+    order = rng.permutation(n)
+    slow = rng.uniform(0.5, 1.0, size=n)
+    slow[0] = 0.05
+    cases = []
+    for i in range(n):  # each component once is 0 in the eigenvector, and once the only one that is not
+        values = rng.uniform(0.5, 2.0, size=n)
+        values[i] = 5.0
+        cases.append((np.diag(values), rng.uniform(0.5, 1.0, size=n), 5.0, f"a diagonal H, its entry {i} the largest"))
+    top = np.eye(n)[0] - np.eye(n)[1]
+    for value in (4.0, -4.0):
+        H = np.diag([0.0, 0.0, *rng.uniform(-1, 1, size=n - 2)]) + value * np.outer(top, top) / 2
+        H = H + 0.7 * (np.eye(n)[0] + np.eye(n)[1])[:, None] * (np.eye(n)[0] + np.eye(n)[1]) / 2
+        cases.append((H, rng.uniform(0.5, 1.0, size=n) * np.arange(1, n + 1), value, "an eigenvector (1, -1, 0, …)"))
+    cases.append((np.diag(gaps[order]), slow[order], 1.0, "eigenvalues 1 and 0.97, and 1,000 rounds"))
+    for H, start, right, what in cases:
+        product = _Counted(H)
+        answer = _call(what, lesson.largest_eigenvalue, product, start, 1000)
+        if np.shape(answer) == () and answer is not None and not np.isclose(answer, right, atol=1e-5):
+            why = ("a hundred rounds are too few if the second is nearly as large; make as many as n_rounds says"
+                   if right == 1.0 else "a number of the vector says nothing where the eigenvector has a 0, nor does "
+                   "the sum of all; v · H v counts each as much as it matters")  # fmt: skip
+            raise Wrong(f"{what}: you have {float(answer):.4g}, not {right:g}: {why}")
+        expect(answer, right, what, tolerance=1e-5)
+        if abs(product.first @ start) < 0.999 * np.linalg.norm(product.first) * np.linalg.norm(start):
+            raise Wrong("your first product is not that of `start`: begin with it, so that whoever calls can choose")
+    product = _Counted(H)
+    _call("4 rounds", lesson.largest_eigenvalue, product, start, 4)
+    if not 4 <= product.n <= 6:
+        raise Wrong(f"4 rounds were asked for, and you made {product.n} products; n_rounds says how many")
 
 
-def _by_bayes(states: list[int], k: int, alpha: float) -> Array:
-    """The best prediction, by counting."""
-    after = [new for old, new in pairwise(states) if old == states[-1]]
-    return (np.bincount(after, minlength=k) + alpha) / (len(after) + k * alpha)
+class _Counted:
+    """A product with H that counts how often it is asked, and remembers for what at first."""
+
+    def __init__(self, H: np.ndarray) -> None:
+        self.H, self.n, self.first = H, 0, np.zeros(len(H))
+
+    def __call__(self, v: np.ndarray) -> np.ndarray:
+        self.first = np.array(v, dtype=float) if self.n == 0 else self.first
+        self.n += 1
+        return self.H @ v
 
 
-def head_with_a_sink(lesson: ModuleType) -> None:
-    for states, k, alpha in (([0, 1, 0, 1, 1, 2, 0, 1], 3, 0.5), ([2, 2, 0, 2, 2], 3, 2.0)):
-        _one_prediction(lesson, states, k, alpha)
-    rng = draws("head_with_a_sink")
-    for k in (2, 5):
-        states = rng.integers(0, k, int(rng.integers(20, 40))).tolist()
-        _one_prediction(lesson, states, k, float(rng.uniform(0.1, 3)))
-    for states, what in (([1], "where the chain begins"), ([0, 0, 1, 0, 3], "in a state that it has never left")):
+def decoder_logits(lesson: ModuleType) -> None:
+    rng = np.random.default_rng(4)
+    decoder = lesson.new_decoder(vocab_size=7, width=12, n_heads=3, n_layers=2, seed=5)
+    for p in decoder.parameters():
+        p.value = p.value + 0.3 * rng.normal(size=p.shape)
+    rows = rng.integers(6, size=(2, 6))  # token 6 never occurs
+    tokens, targets = rows[:, :-1], rows[:, 1:]
+    right, gradients = lesson.in_pytorch(tokens, targets, decoder)
+    with np.errstate(all="ignore"):
+        answer = lesson.decoder_logits(tokens, decoder)
+    if hasattr(answer, "value") and np.isnan(answer.value).any():
+        raise Wrong(
+            "the logits are NaN: either a position sees nothing, not even itself, or a hidden score's -∞ is still "
+            "there when the values are weighted; after the softmax it must be a weight of 0"
+        )
+    changed = tokens.copy()
+    changed[:, -1] = (changed[:, -1] + 1) % 6
+    if hasattr(answer, "value") and answer.shape == right.shape and not np.allclose(answer.value, right):
         with np.errstate(all="ignore"):
-            answer = _two(lesson.head_with_a_sink(list(states), 4, 0.5))
-        if np.isnan(answer[0]).any() or math.isnan(answer[1]):
-            raise Wrong(f"{what}, there is a NaN: no earlier step is seen, but the first token always is")
-        expect(answer[1], 1.0, f"the weight of the first token {what}")
-        expect(answer[0], [0.25] * 4, f"the prediction for 4 states {what}")
-    for alpha in (1e-6, 1e5):
-        _one_prediction(lesson, [0, 1, 0, 1, 0], 2, alpha)
+            later = lesson.decoder_logits(changed, decoder).value
+        if not np.allclose(answer.value[:, 0], later[:, 0]):
+            moved = float(np.abs(answer.value[:, 0] - later[:, 0]).max())
+            raise Wrong(
+                f"the last token changes the logits at position 0, by up to {moved:.2f}: a position sees those after "
+                "it, so in training the model reads the answer"
+            )
+    with np.errstate(all="ignore"):
+        cases = [(_variant(lesson, tokens, decoder, **{name: True}), sentence) for name, sentence in _SLIPS.items()]
+    log_p = right - np.log(np.exp(right).sum(-1, keepdims=True))
+    cases.append((log_p, "you return ln p; logits come before the softmax"))
+    expect(answer, right, "the logits of a decoder with PyTorch's weights", cases, tolerance=1e-6)
+
+    if not isinstance(answer, lesson.Tensor):
+        raise Wrong("the logits are right, but they are no Tensor: nothing can be pulled back from them")
+    nats = -lesson.log_softmax(answer)[np.arange(2)[:, None], np.arange(5), targets]
+    backward(nats.mean())
+    never = decoder.embedding.gradient[6]
+    if np.allclose(never, 0) and not np.allclose(gradients[0][6], 0):
+        raise Wrong(
+            "token 6 is in no text, and its row of the embedding gets the gradient 0: at the output too the embedding "
+            "is a weight that learns, and there even a token that never occurs must learn that it is unlikely"
+        )
+    names = [f"{name} of block {i}" for i, block in enumerate(decoder.blocks) for name in vars(block)]
+    names = ["the embedding", *names, "the final gain"]
+    for name, p, gradient in zip(names, decoder.parameters(), gradients, strict=True):
+        if p.gradient is None or not np.any(p.gradient):
+            raise Wrong(f"the logits are right; but no gradient comes to {name}: `.value` is a plain array, and the "
+                        "tape ends there")  # fmt: skip
+        expect(p.gradient, gradient, f"the logits are right; but the gradient of {name}", tolerance=1e-6)
+    for is_extreme in (False, True):
+        _another_decoder(lesson, is_extreme)
 
 
-def _two(answer: object) -> tuple[Array, float]:
-    if answer is None:
-        raise Wrong("your function returns None; is a `return` missing?")
-    if not isinstance(answer, (tuple, list)) or len(answer) != 2 or np.shape(answer[1]) not in ((), (1,)):
-        raise Wrong("two things are expected: the probabilities of the states, and the weight of the first token")
-    return np.asarray(answer[0], dtype=float), float(np.reshape(answer[1], ()))
+def _another_decoder(lesson: ModuleType, is_extreme: bool) -> None:
+    """Another shape; or matrices with which each position matches itself least of all, by thousands."""
+    rng = draws("decoder_logits")
+    H, L, B, T = (int(rng.choice(each)) for each in ((1, 2, 4), (3, 4), (1, 3), (3, 6, 7)))
+    K, V = int(rng.choice([6, 10])), int(rng.integers(5, 12))
+    if is_extreme:
+        L, T = 1, T + 1
+    decoder = lesson.new_decoder(V, H * K, H, L, seed=int(rng.integers(100)))
+    for p in decoder.parameters():
+        p.value = p.value + 0.3 * rng.normal(size=p.shape)
+    what = f"another decoder (L = {L}, H = {H}, K = {K}, B = {B}, T = {T})"
+    if is_extreme:
+        what += " with scores down to -1,000 and less"
+        for block in decoder.blocks:
+            block.W_Q.value, block.W_K.value = 1000 * block.W_Q.value, -1000 * block.W_Q.value
+    tokens = rng.integers(V, size=(B, T))
+    answer = _call(what, lesson.decoder_logits, tokens, decoder)
+    changed = tokens.copy()
+    changed[:, -1] = (changed[:, -1] + 1) % V
+    later = _call(what, lesson.decoder_logits, changed, decoder)
+    if not isinstance(answer, lesson.Tensor) or not isinstance(later, lesson.Tensor):
+        raise Wrong(f"{what}: the logits are no Tensor")
+    if np.isnan(answer.value).any():
+        raise Wrong(f"{what}: the logits are NaN. A softmax that takes e to the power of scores as they are finds 0/0 "
+                    "where all are low, and ∞/∞ where one is high; `log_softmax` does not")  # fmt: skip
+    if answer.shape == later.shape and not np.allclose(answer.value[:, :-1], later.value[:, :-1], atol=1e-9):
+        moved = float(np.abs(answer.value - later.value)[:, :-1].max())
+        raise Wrong(
+            f"{what}: the last token changes the logits before it, by up to {moved:.2g}. What you put in "
+            "place of a hidden score hides it only if the others are much higher; what is below all numbers?"
+        )
+    right, _ = lesson.in_pytorch(tokens, changed, decoder)
+    expect(answer, right, f"{what}: the logits", tolerance=1e-6)
 
 
-def _one_prediction(lesson: ModuleType, states: list[int], k: int, alpha: float) -> None:
-    what = f"after {' '.join(map(str, states[-9:]))}, with k = {k} and α = {alpha:.3g}"
-    after = [new for old, new in pairwise(states) if old == states[-1]]
-    n, sink = len(after), k * alpha
-    counts = np.bincount(after, minlength=k)
-    n_now = states.count(states[-1])
-    p, weight = _two(lesson.head_with_a_sink(list(states), k, alpha))
-    expect(
-        weight,
-        sink / (n + sink),
-        f"the weight of the first token {what}",
-        [
-            (
-                1 / (1 + n * math.exp(-sink)),
-                "your score of the first token is kα, so it weighs e^(kα) times as much as a step; its score is ln(kα)",
-            ),
-            (
-                alpha / (n + alpha),
-                "your first token has the weight of a single state; it votes for all k, so it has kα",
-            ),
-            (k / (n + k), "α has no effect: the score of the first token is ln(kα), not ln k"),
-            (1 / (1 + n), "your first token weighs no more than one step: its score is 0, and should be ln(kα)"),
-            (
-                sink / (n_now + sink),
-                f"you count the places where the state is {states[-1]}, also the one now; nothing has come "
-                "after that one yet. A step has a beginning and an end",
-            ),
-            (
-                sink / (len(states) - 1 + sink),
-                f"all {len(states) - 1} earlier steps are seen; only those from "
-                f"{states[-1]}, the state now, tell what comes after it",
-            ),
-            (n / (n + sink), "this is the weight of the steps; the rest is that of the first token"),
-            (sink, "this is no share: a softmax divides by the sum over all that is seen"),
-        ],
-    )
-    expect(
-        p,
-        _by_bayes(states, k, alpha),
-        f"the prediction {what}",
-        [
-            (
-                counts / (n + sink),
-                f"your numbers sum to {n / (n + sink):.2f}: the value of the first token is missing. It "
-                "votes, too, for all states alike",
-            ),
-            (
-                (counts + sink) / (n + sink),
-                f"your numbers sum to {(n + k * sink) / (n + sink):.2f}: the first token gives "
-                "each state a whole vote; it has one vote, and each state gets 1/k of it",
-            ),
-            (
-                (n * np.eye(k)[states[-1]] + alpha) / (n + sink),
-                "your steps vote for the state that they came from; what counts is where they led",
-            ),
-            (counts / n if n else np.zeros(k), "these are the counts alone; the first token votes, too"),
-        ],
-    )
+_SLIPS = {
+    "no_final_norm": "the last x goes to the embedding without the final norm: the longer x has grown in the blocks, "
+                     "the surer the model would be",
+    "values_rotated": "you turn the values too: what a head hands over then depends on where it was found; positions "
+                      "belong into the scores alone",
+    "not_rotated": "no query or key is turned: this model does not know where a word stands, except by what the mask "
+                   "lets it see",
+    "by_width": "you divide the scores by √D, but a query and a key have K = D/H numbers: with 3 heads the scores are "
+                "√3 times too small",
+    "relu_alone": "max(0, u) is not squared in the feed-forward layer",
+    "not_scaled": "the scores are not divided by √K",
+    "no_W_O": "the heads are joined, but W_O is missing: it mixes what they have gathered",
+    "added_twice": "attention's result has x in it already, and the block adds x again",
+}  # fmt: skip
 
 
-def _rows_to_length_one(x: Array) -> Array:
-    return x / np.linalg.norm(x, axis=1, keepdims=True)
+def _variant(lesson: ModuleType, tokens: np.ndarray, decoder: object, **slips: bool) -> np.ndarray:
+    """The logits by another way, in NumPy alone, with a slip."""
+    H = decoder.n_heads
+    B, T = tokens.shape
+
+    def norm(x: np.ndarray, gain: np.ndarray) -> np.ndarray:
+        return gain * (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+
+    def rotate(x: np.ndarray) -> np.ndarray:
+        return lesson.rotate(lesson.Tensor(x)).value
+
+    E = decoder.embedding.value
+    x = E[tokens]
+    D = x.shape[-1]
+    for block in decoder.blocks:
+        w = {name: weight.value for name, weight in vars(block).items()}
+        n = norm(x, w["attention_gain"])
+        q, k, v = (np.einsum("btd,ed->bte", n, w[W]).reshape(B, T, H, -1).swapaxes(1, 2) for W in ("W_Q", "W_K", "W_V"))
+        if "not_rotated" not in slips:
+            q, k = rotate(q), rotate(k)
+        if "values_rotated" in slips:
+            v = rotate(v)
+        scale = 1.0 if "not_scaled" in slips else np.sqrt(D if "by_width" in slips else D // H)
+        scores = np.where(np.tril(np.ones((T, T))) > 0, np.einsum("bhtk,bhsk->bhts", q, k) / scale, -np.inf)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        heads = weights / weights.sum(-1, keepdims=True) @ v
+        joined = heads.swapaxes(1, 2).reshape(B, T, D)
+        x = x + (joined if "no_W_O" in slips else joined @ w["W_O"].T) + (n if "added_twice" in slips else 0)
+        u = np.maximum(norm(x, w["feed_forward_gain"]) @ w["W_1"].T, 0)
+        x = x + (u if "relu_alone" in slips else u**2) @ w["W_2"].T
+    return (x if "no_final_norm" in slips else norm(x, decoder.final_gain.value)) @ E.T

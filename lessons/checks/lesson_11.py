@@ -1,832 +1,484 @@
-"""Checks of lesson 11. Every right answer is computed here by plain loops."""
+"""Checks of lesson 11. Each begins with an example in which known mistakes show, and goes on to random ones."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from itertools import accumulate
+from itertools import combinations
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
 from pellucid.course.checks import Wrong, draws, expect
 
-Array = np.ndarray
+# ---- Counted ----
 
 
-def _shares(weights: Any) -> Array:
-    total = math.fsum(weights)
-    return np.array([weight / total for weight in weights])
-
-
-def _keeps_its_argument(function: Callable[[Array, Any], Any], numbers: Array, other: Any) -> None:
-    given = numbers.copy()
-    function(given, other)
-    if not np.array_equal(given, numbers):
-        raise Wrong("your function changes the array that it is given; others may still need it. Make a new one")
-
-
-def _softmax(logits: Any) -> Array:
-    return _shares([math.exp(logit - max(logits)) for logit in logits])
-
-
-# ---- One token ----
-
-
-def at_temperature(lesson: ModuleType) -> None:
-    logits = np.array([0.3, 2.0, -1.1, 1.4, 0.9])
-    p = _softmax(logits)
-    with np.errstate(all="ignore"):
-        _temperatures(lesson, logits, p)
-        answer = lesson.at_temperature(logits.copy(), 0)
-        if np.shape(answer) == (5,) and not np.isfinite(np.asarray(answer, dtype=float)).all():
-            raise Wrong(
-                "at temperature 0 there are numbers that are none: you divided by 0. The formula has no value there, "
-                "only a limit: all of the probability on the largest logit"
-            )
-        expect(
-            answer,
-            [0, 1, 0, 0, 0],
-            "the probabilities at temperature 0",
-            [
-                (p, "at temperature 0 you return the model's own probabilities; those belong to temperature 1"),
-                ([0.2] * 5, "at temperature 0 all tokens are alike; that is the limit of an infinite temperature"),
-            ],
-        )
-        close = draws("at_temperature").permutation([-7.0, -7.00001, -9.0])
-        expect(
-            lesson.at_temperature(close.copy(), 0),
-            np.eye(3)[close.argmax()],
-            "temperature 0 with logits of -7, -7.00001 and -9",
-            [
-                (
-                    np.eye(3)[close.argmin()],
-                    "at temperature 0 you take the logit that is furthest from 0; the largest is -7",
-                )
-            ],
-        )
-
-
-def _temperatures(lesson: ModuleType, logits: Array, p: Array) -> None:
-    for temperature in (0.5, 2.0):
-        expect(
-            lesson.at_temperature(logits.copy(), temperature),
-            _softmax(logits / temperature),
-            f"the probabilities at temperature {temperature:g}",
-            [
-                (
-                    p,
-                    f"at temperature {temperature:g} nothing has changed: if all probabilities are divided by the same "
-                    "number and made a whole again, they are what they were. The softmax comes after the division",
-                ),
-                (p / temperature, f"the sum is {1 / temperature:g}: it is the logits that are divided, not the shares"),
-                (
-                    _softmax(logits * temperature),
-                    f"your temperature {temperature:g} does what {1 / temperature:g} should: a high temperature makes "
-                    "the logits smaller, and the tokens more alike",
-                ),
-                (
-                    _softmax(p / temperature),
-                    "you took a softmax of probabilities: they differ by less than 1, so all tokens become alike. The "
-                    "softmax belongs to the logits",
-                ),
-                (logits / temperature, "these are logits still; no softmax has made probabilities of them"),
-                (np.exp(logits / temperature), "these numbers don't sum to 1: divide them by their sum"),
-            ],
-        )
-    expect(lesson.at_temperature(logits.copy(), 1.0), p, "temperature 1, the model itself")
-    _keeps_its_argument(lesson.at_temperature, logits, 2.0)
-    expect(lesson.at_temperature(logits.copy(), 1e9), [0.2] * 5, "a temperature of a billion", tolerance=1e-6)
-    cold = np.asarray(lesson.at_temperature(logits.copy(), 0.0025), dtype=float)
-    if cold.shape == (5,) and not np.isfinite(cold).all():
-        raise Wrong(
-            "at temperature 0.0025 the largest logit becomes 800, and e^800 is infinite in a computer; the `softmax` "
-            "of the file subtracts the largest logit first"
-        )
-    expect(cold, [0, 1, 0, 0, 0], "temperature 0.0025")
-    rng = draws("at_temperature")
-    close = rng.permutation([-1.2, -1.21, -1.25, -3.0, -1.3])
+def count_parameters(lesson: ModuleType) -> None:
+    shape = {"V": 1009, "L": 3, "D": 24, "H": 6, "G": 2, "F": 50}
+    per_layer = sum((24 * 24, 24 * 8, 24 * 8, 24 * 24, 24 * 50, 50 * 24))  # W_Q, W_K, W_V, W_O, up, down
+    per_layer_alike, table = per_layer + 2 * 24 * 16, 1009 * 24
+    per_layer_wide = 2 * 24 * 6 * 24 + 2 * 24 * 2 * 24 + 2 * 24 * 50
+    of_layers = 3 * per_layer
+    wide = "every head has D columns: the heads share the width, so each has only K = D/H"
+    alike = "you gave keys and values as many heads as queries: here 6 heads ask, and 2 answer"
     expect(
-        lesson.at_temperature(close.copy(), 0.05),
-        _softmax(close / 0.05),
-        "temperature 0.05, where the logits are close to each other",
-        [(np.eye(5)[close.argmax()], "at temperature 0.05 you give all to the largest logit, but the next is only 0.01 "
-                                     "below it: that is the limit for 0, and 0.05 is not 0")],
-    )  # fmt: skip
-    for n, temperature in ((int(rng.integers(20, 60)), float(rng.uniform(0.3, 3))), (1, 0.7)):
-        logits = rng.normal(0, 4, n)
-        what = f"{n} logit{'s' * (n > 1)} at temperature {temperature:.2f}"
-        expect(lesson.at_temperature(logits.copy(), temperature), _softmax(logits / temperature), what)
-
-
-def draw(lesson: ModuleType) -> None:
-    p = np.array([0.125, 0.5, 0.25, 0.125])
-    ends = list(accumulate(p))
-    order = sorted(range(4), key=lambda i: -p[i])
-    ends_sorted = list(accumulate(p[order]))
-    points = (0.05, 0.3, 0.55, 0.7, 0.9)
-    right = [sum(u >= end for end in ends) for u in points]
-    ranks = [sum(u >= end for end in ends_sorted) for u in points]
-    answers = [_token(lesson.draw(p.copy(), u)) for u in points]
-    for u, answer in zip(points, answers, strict=True):
-        if answer is None or np.ndim(answer) or answer not in range(-1, 5):
-            expect(
-                answer,
-                right[points.index(u)],
-                f"the token at {u:g}",
-                [(p[right[points.index(u)]], "you return the probability of the token; its id is asked")],
-            )
-    if any(_token(lesson.draw(p.copy(), points[1])) != answers[1] for _ in range(20)):
-        raise Wrong("at the same number you return now one token, now another: that number is all the chance there is")
+        lesson.count_parameters(**shape, tied=False),
+        of_layers + 2 * table,
+        "the parameters of an untied decoder",
+        [
+            (of_layers + table, "one table of VD weights is missing: untied, there is one to read and one to write"),
+            (of_layers, "only the layers are counted; tokens come in and go out through tables of VD weights"),
+            (3 * per_layer_wide + 2 * table, wide),
+            (3 * per_layer_alike + 2 * table, alike),
+            (
+                of_layers - 3 * 24 * 50 + 2 * table,
+                "the feed-forward layer has one matrix; it needs one up to F and one back to D",
+            ),
+            (per_layer + 2 * table, "you count one layer; there are 3"),
+            (
+                of_layers - 3 * 2 * 24 * 16 + 2 * table,
+                "you gave queries and output only G heads; G counts keys and values, and here 6 heads ask",
+            ),
+            (3 * (4 * 6 * 24 * 24 + 2 * 24 * 50) + 2 * table, wide),
+            (
+                of_layers - 3 * 24 * 24 + 2 * table,
+                "W_O is missing: after the heads have been put together, one more matrix mixes them",
+            ),
+            (of_layers + 3 * 24 * 16 + 2 * table, "only your keys have G heads; the values have G heads as well"),
+            (of_layers + 7 * 24 + 2 * table, "you count the gains of the norms; only the matrices count here"),
+            (of_layers + 3 * 2 * 24 * (96 - 50) + 2 * table, "you take F to be 4D; F is given, and here it is 50"),
+            (3 * (per_layer + 2 * table), "every layer has an embedding of its own; the model has one for all"),
+        ],
+    )
     expect(
-        answers,
+        lesson.count_parameters(**shape, tied=True),
+        of_layers + table,
+        "the parameters of a tied decoder",
+        [(of_layers + 2 * table, "you count the embedding twice: tied, it is one table with two uses")],
+    )
+    rng = draws("count_parameters")
+    for heads_each in (1, 2, 5):
+        G, K, L, V, F = (int(n) for n in rng.integers(1, [6, 9, 7, 900, 200]))
+        H = heads_each * G
+        D, V = H * K, 1 if heads_each == 2 else V
+        one_layer = 2 * D * H * K + 2 * D * G * K + 2 * D * F
+        for tied in (False, True):
+            what = f"V = {V}, L = {L}, D = {D}, H = {H}, G = {G}, F = {F}, {'tied' if tied else 'untied'}"
+            slips = [(L * (2 * D * D + 4 * D * K + 2 * D * F) + (2 - tied) * V * D, f"{what}: you take G to be 2")]
+            expect(lesson.count_parameters(V, L, D, H, G, F, tied), L * one_layer + (2 - tied) * V * D, what, slips)
+
+
+def training_flops(lesson: ModuleType) -> None:
+    V, L, D, F, T, n = 211, 5, 20, 70, 48, 960
+    of_layers, table, pairs = L * (4 * D * D + 2 * D * F), V * D, L * 2 * T * D
+    right = 6 * (of_layers + table + pairs) * n
+    expect(
+        lesson.training_flops(V, L, D, F, T, n),
         right,
-        "the tokens at 0.05, 0.3, 0.55, 0.7 and 0.9, when the pieces end at 0.125, 0.625, 0.875 and 1",
+        "the FLOPs of training",
         [
-            ([1] * 5, "you take the likeliest token, whatever the random number says: that is greedy, not a draw"),
+            (right // 3, "that is the way forward alone, 2 FLOPs per weight; back costs twice as much again"),
+            (right // 3 * 2, "4 FLOPs per weight: the way back has two products for each one of the way forward"),
+            (right // 2, "3 FLOPs per weight: each product of two numbers is followed by a sum, so there are 6"),
             (
-                ranks,
-                f"at 0.55 you return {ranks[2]}: that is a place in the sorted list, not a token. There is no need to "
-                "sort; if you do, go back from the place to the token's id",
+                6 * (of_layers + table) * n,
+                "6 FLOPs per weight, and no pairs: queries times keys, and shares times values, have no weights but "
+                "cost all the same",
             ),
             (
-                [order[rank] for rank in ranks],
-                f"at 0.05 you hit token {order[ranks[0]]}: the tokens lie in the order of their ids, not sorted",
+                6 * (of_layers + table + pairs // 2) * n,
+                "half of the pairs: there are two products, queries times keys and shares times values, and in both "
+                "a query meets all T keys, the hidden ones too",
             ),
             (
-                np.add(right, 1),
-                f"at 0.3 you return {right[1] + 1}, one too far: piece {right[1]} begins where the one before it ends",
+                6 * (of_layers + table) * n + 6 * L * (T + 1) * D * n,
+                "you count only the pairs that the mask leaves, (T + 1)/2 for each query; the product is made of all "
+                "T, and the mask hides some of the results",
             ),
             (
-                np.subtract(right, 1),
-                f"at 0.3 you return {right[1] - 1}: you took the last piece that ends before the number; the number "
-                "lies in the next",
+                right + 2 * V * D * n,
+                "you count the embedding as a product: it reads one row, and multiplies nothing",
             ),
             (
-                [min(range(4), key=lambda i: abs(ends[i] - u)) for u in points],
-                "you take the piece whose end is nearest; the number may lie in the one after it",
+                6 * (of_layers + 2 * table + pairs) * n,
+                "you count the embedding as a product: it reads one row, and multiplies nothing",
+            ),
+            (6 * (of_layers + pairs) * n, "the unembedding is missing: it multiplies each position by VD weights"),
+            (
+                6 * (of_layers + table + pairs * T) * n,
+                "you count the T² pairs of a whole text for each token; a token has one query, so T pairs",
             ),
             (
-                [next((i for i in range(4) if p[i] > u), 0) for u in points],
-                "you compare the number with the lengths of the pieces; compare it with their *ends*, the sums of the "
-                "lengths so far",
+                6 * (of_layers + table + pairs // L) * n,
+                "the pairs of one layer; each layer has its own attention",
             ),
             (
-                [int(u * 4) for u in points],
-                "your pieces are equally long, so each token comes equally often; each is as long as its probability",
+                (6 * (of_layers + table) + 2 * pairs) * n,
+                "you count the pairs forward only; the pairs are on the way back, too, though no weight is there",
             ),
             (
-                [min(range(4), key=lambda i: abs(p[i] - u)) for u in points],
-                "you take the token whose probability is nearest to the number; the number is a point on the line",
+                (6 * (of_layers + table) + 4 * pairs) * n,
+                "on the way back, each product needs two more, one for each of its factors: queries and keys both get "
+                "a gradient",
             ),
+            (
+                6 * (of_layers + table + pairs // T * n) * n,
+                "all n_tokens as one text: a query meets the T keys of its own text",
+            ),
+            (6 * (L * 12 * D * D + table + pairs) * n, "you take F to be 4D; F is given, and here it is 70"),
+            (6 * (of_layers + L * table + pairs) * n, "you count an unembedding in each layer; the model has one"),
+            (right * T, "n_tokens are all tokens, and you have counted each of them T times"),
         ],
+        tolerance=1e-12,
     )
-    possible = np.array([0.0, 0.25, 0.0, 0.75])
-    with np.errstate(all="ignore"):
-        first, border = _token(lesson.draw(possible.copy(), 0.0)), _token(lesson.draw(possible.copy(), 0.25))
-    if first == 0:
+    rng = draws("training_flops")
+    for V, D, n_texts in ((0, int(rng.integers(1, 60)), 1), (50_257, 12_289, int(rng.integers(2, 9)))):
+        L, F, T = (int(n) for n in rng.integers(2, [9, 200, 90]))
+        right = 6 * n_texts * T * (L * (4 * D * D + 2 * D * F + 2 * T * D) + V * D)
+        what = f"V = {V}, L = {L}, D = {D}, F = {F}, {n_texts * T} tokens in texts of T = {T}"
+        expect(lesson.training_flops(V, L, D, F, T, n_texts * T), right, what, tolerance=1e-12)
+
+
+def memory_bytes(lesson: ModuleType) -> None:
+    w, a = 1000, 7300
+    one_moment = "the optimizer has one number per weight; Adam keeps two, the mean of gradients and that of squares"
+    answer = lesson.memory_bytes(w, a, 4)
+    if answer is not None and np.shape(answer) != (4,):
         raise Wrong(
-            "at 0 you hit token 0, which has probability 0. Its piece begins and ends at 0, so it holds nothing: a "
-            "piece holds its beginning, not its end"
-        )
-    expect(first, 1, "the token at 0, with probabilities 0, 0.25, 0, 0.75")
-    expect(
-        border,
-        3,
-        "the token at 0.25, with probabilities 0, 0.25, 0, 0.75",
-        [
-            (1, "at 0.25, where token 1 ends and token 3 begins, you hit token 1: an end is not part of the piece"),
-            (2, "at 0.25 you hit token 2, which has probability 0"),
-        ],
-    )
-    rng = draws("draw")
-    p = rng.dirichlet(np.ones(int(rng.integers(20, 60))))
-    points = rng.random(40)
-    right = [sum(u >= end for end in accumulate(p)) for u in points]
-    expect([_token(lesson.draw(p.copy(), u)) for u in points], right, f"40 tokens of {len(p)}")
-    last = math.nextafter(1, 0)
-    beyond = (
-        "the largest number below 1 lies beyond the last end: 0.1 added ten times is 0.9999999999999999 in a computer. "
-        "Every number below 1 hits a token: here it is 9"
-    )
-    answer = _token(lesson.draw(np.full(10, 0.1), last))
-    if answer is None:
-        raise Wrong(beyond)
-    expect(answer, 9, "ten tokens of 0.1", [(wrong, f"ten tokens of 0.1: you return {wrong}, but {beyond}")
-                                            for wrong in (0, 10)])  # fmt: skip
-
-
-def _token(answer: Any) -> Any:
-    """An answer as a number, also from an array that holds one."""
-    return answer if answer is None or np.size(answer) != 1 else np.asarray(answer).reshape(())
-
-
-# ---- Cutting the tail off ----
-
-
-def _kept(p: Array, tokens: Any) -> Array:
-    kept = np.array([p[i] if i in tokens else 0.0 for i in range(len(p))])
-    return kept / kept.sum()
-
-
-def _at(tokens: Any, shares: Any) -> Array:
-    """Six numbers: these shares in the places of these tokens, and else 0."""
-    result = np.zeros(6)
-    result[list(tokens)] = shares
-    return result
-
-
-def top_k(lesson: ModuleType) -> None:
-    p = np.array([0.05, 0.3, 0.1, 0.25, 0.18, 0.12])
-    order = sorted(range(6), key=lambda i: -p[i])
-    answer = lesson.top_k(p.copy(), 3)
-    if answer is not None and np.shape(answer) == (3,):
-        raise Wrong(
-            "you return three numbers; six are expected, one for each token, with 0 for those cut off: otherwise "
-            "nobody knows which token a number belongs to"
+            "four numbers are expected: weights, gradients, optimizer, activations. The weights alone are "
+            "enough to use a model, not to train it"
         )
     expect(
         answer,
-        _kept(p, order[:3]),
-        "top-k 3 of [0.05, 0.3, 0.1, 0.25, 0.18, 0.12]",
+        [4 * w, 4 * w, 8 * w, 4 * a],
+        "bytes of weights, gradients, optimizer, activations",
         [
-            (_kept(p, order[:2]), "two tokens stay: you dropped the third likeliest, and it is one of the three"),
-            (_kept(p, order[:4]), "four tokens stay, one too many"),
-            (_kept(p, order[:3]) * p[order[:3]].sum(), "the sum is 0.73: what stays must be made a whole again"),
-            (_kept(p, order[3:]), "you kept the least likely tokens"),
+            ([4 * w, 4 * w, 4 * w, 4 * a], one_moment),
+            ([w, w, 2 * w, a], "these are numbers, not bytes: each takes 4"),
+            ([4 * w, 0, 0, 0], "only the weights: that is enough to use a model, but training also needs the rest"),
+            ([4 * w, 0, 8 * w, 4 * a], "no gradients: the optimizer needs one number for each weight"),
+            ([4 * w, 4 * a, 8 * w, 4 * a], "there is a gradient for each weight, not for each activation"),
+            ([4 * w, 8 * w, 4 * w, 4 * a], "the gradients come second, and the optimizer third"),
+            ([4 * w, 4 * w, 8 * w, 4 * w * a], "`n_activations` is the number of all activations together"),
             (
-                _kept(p, [i for i in range(6) if order[i] < 3]),
-                "argsort says which token is at each place, not which place each token has; you took one for the other",
+                [4 * w, 4 * (w + a), 8 * w, 4 * a],
+                "the gradient of an activation is used on the way back and let go; only those of the weights are kept",
             ),
-            (_kept(p, range(3)), "you kept the first three tokens of the vocabulary, not the likeliest"),
-            (_kept(p, range(3, 6)), "you kept the last three tokens of the vocabulary, not the likeliest"),
-            (_softmax(_kept(p, order[:3])), "a softmax of probabilities gives the tokens cut off something again"),
-            (
-                _at(order[:3], _softmax(p[order[:3]])),
-                "you took a softmax of probabilities: three that differ by 0.12 become nearly alike. Divide by the sum",
-            ),
-            (
-                sorted(_kept(p, order[:3]), reverse=True),
-                "your numbers are sorted: the likeliest comes first, whatever its id is. Each number must go back to "
-                "the place of its token",
-            ),
-            (
-                _at(order[:3], [1 / 3] * 3),
-                "the three have equal shares; what stays keeps its proportions: divide it by its sum",
-            ),
-            (
-                _at(order[:3], p[order[:3]] + 0.27 / 3),
-                "each of the three got a third of the 0.27 that was cut off; what stays keeps its proportions: divide "
-                "it by its sum",
-            ),
-            (
-                _at(order[:3], p[order[:3]] + [0.27, 0, 0]),
-                "the likeliest got all that was cut off; what stays keeps its proportions: divide it by its sum",
-            ),
+            ([4 * w, 4 * w, 12 * w, 4 * a], "the optimizer's part should be its two moments; the gradients are part 2"),
         ],
     )
-    even = np.array([0.2, 0.3, 0.2, 0.1, 0.2])
-    answer = lesson.top_k(even.copy(), 2)
-    if np.shape(answer) != (5,):
-        expect(answer, even, "top-k 2")
-    n_kept = int(np.count_nonzero(np.asarray(answer, dtype=float)))
-    if n_kept != 2:
-        raise Wrong(
-            f"top-k 2 of [0.2, 0.3, 0.2, 0.1, 0.2] keeps {n_kept} tokens: three share the second place, and one of "
-            "them is to stay. Count tokens; a threshold can't tell equal ones apart"
-        )
-    expect(sorted(np.asarray(answer))[-2:], [0.4, 0.6], "what stays of [0.2, 0.3, 0.2, 0.1, 0.2] with top-k 2")
-    answer = lesson.top_k(even.copy(), 3)
     expect(
-        sorted(np.asarray(answer))[-3:],
-        [2 / 7, 2 / 7, 3 / 7],
-        "what stays of [0.2, 0.3, 0.2, 0.1, 0.2] with top-k 3",
-        [([1 / 6, 1 / 3, 1 / 2], "with top-k 3 of [0.2, 0.3, 0.2, 0.1, 0.2] you keep 0.1, though there are three times "
-                                 "0.2: equal probabilities are still different tokens")],
+        lesson.memory_bytes(w, a, 2),
+        [2 * w, 2 * w, 4 * w, 2 * a],
+        "the bytes when each number takes 2",
+        [
+            ([4 * w, 4 * w, 8 * w, 4 * a], "you ignore `bytes_each`, which is 2 here"),
+            ([2 * w, 2 * w, 8 * w, 2 * a], "Adam's two numbers are as wide as all others; here each takes 2 bytes"),
+        ],
+    )
+    rng = draws("memory_bytes")
+    for width in (1, 8):
+        w, a = (int(n) for n in rng.integers(1, 10_000, size=2))
+        right = [width * w, width * w, width * 2 * w, width * a]
+        expect(lesson.memory_bytes(w, a, width), right, f"{w} weights, {a} activations, each of {width} bytes")
+
+
+# ---- Traded ----
+
+
+def accumulated_gradient(lesson: ModuleType) -> None:
+    random = np.random.default_rng(9)
+    examples = random.standard_normal((9, 2, 3)) + 1.0
+    pieces = [list(examples[:1]), list(examples[1:3]), list(examples[3:])]
+    largest = 0
+
+    def gradient_of_sum(piece):
+        nonlocal largest
+        largest = max(largest, len(piece))
+        return np.sum(piece, axis=0)
+
+    answer = lesson.accumulated_gradient(gradient_of_sum, pieces)
+    if largest > 6:
+        raise Wrong(f"you put {largest} examples together at once; only one piece, of up to 6, fits into memory")
+    sums = [np.sum(piece, axis=0) for piece in pieces]
+    expect(
+        answer,
+        np.mean(examples, axis=0),
+        "the gradient of pieces of 1, 2 and 6 examples",
+        [
+            (
+                np.mean([s / len(p) for s, p in zip(sums, pieces, strict=True)], axis=0),
+                "a mean of means: the example that is alone in its piece counts as much as the six of another together",
+            ),
+            (np.sum(sums, axis=0), "the sum over all nine examples, not yet their mean: the step is nine times longer"),
+            (
+                np.mean(sums, axis=0),
+                "you divide by the number of pieces, 3; the mean is over all examples, and there are 9",
+            ),
+            (np.sum([s / len(p) for s, p in zip(sums, pieces, strict=True)], axis=0),
+             "a sum of means: each piece counts alike, and three pieces make the step three times as long"),
+            (sums[-1] / 6, "only the last piece is left: each piece must add to what came before"),
+        ],
+        tolerance=1e-12,
     )  # fmt: skip
-    _keeps_its_argument(lesson.top_k, p, 3)
-    rng = draws("top_k")
-    for n, k in ((int(rng.integers(30, 60)), int(rng.integers(5, 20))), (9, 20), (7, 1)):
-        many = rng.dirichlet(np.ones(n))
-        best = sorted(range(n), key=lambda i: -many[i])[:k]
-        expect(lesson.top_k(many.copy(), k), _kept(many, best), f"top-k {k} of {n} tokens")
-    expect(lesson.top_k(p.copy(), 10), p, "top-k 10 of six tokens: all of them stay")
-
-
-def top_p(lesson: ModuleType) -> None:
-    p = np.array([0.04, 0.33, 0.11, 0.27, 0.16, 0.09])
-    order = sorted(range(6), key=lambda i: -p[i])  # 1, 3, 4, 2, 5, 0: 0.33, 0.60, 0.76, 0.87, 0.96, 1
-    with np.errstate(all="ignore"):
-        _keeps_its_argument(lesson.top_p, p, 0.7)
-        answer = lesson.top_p(p.copy(), 0.7)
-        if answer is not None and np.shape(answer) == (6,) and np.isnan(np.asarray(answer, dtype=float)).all():
-            raise Wrong("nothing stays: 0.7 is the mass of all that stay together, not a bound for each")
-        expect(
-            answer,
-            _kept(p, order[:3]),
-            "top-p 0.7 of [0.04, 0.33, 0.11, 0.27, 0.16, 0.09]",
-            [
-                (
-                    _kept(p, order[:2]),
-                    "tokens with 0.60 stay: you dropped the token that crosses 0.7. A set with at least 0.7 needs it",
-                ),
-                (_kept(p, order[:4]), "tokens with 0.87 stay; three of them have 0.76 already, which is enough"),
-                (
-                    np.array(sorted(_kept(p, order[:3]), reverse=True)),
-                    "your numbers are sorted: the likeliest comes first, whatever its id is. Each number must go back "
-                    "to the place of its token",
-                ),
-                (
-                    _kept(p, range(4)),
-                    "you added up the tokens in the order of their ids; the smallest set begins with the likeliest",
-                ),
-                (_kept(p, order[:3]) * 0.76, "the sum is 0.76: what stays must be made a whole again"),
-                (
-                    _kept(p, order[:3]) * 0.76 / 0.7,
-                    "you divide by 0.7; what stays has 0.76, so its sum is now more than 1. Divide by what stays",
-                ),
-                (
-                    p,
-                    "all six tokens stay, and three have 0.76 already. Did you begin with the least likely? The "
-                    "smallest set begins with the likeliest",
-                ),
-                (
-                    _kept(p, order[:1]),
-                    "only the likeliest stays: 0.7 is the mass of all that stay together, not a bound for each",
-                ),
-                *(
-                    (
-                        _kept(p, range(n)),
-                        "you added up the sorted tokens, and laid the result over the unsorted ones: place 0 of the "
-                        "sorted list is not token 0",
-                    )
-                    for n in (2, 3)
-                ),
-                (0 * p, "nothing stays: 0.7 is the mass of all that stay together, not a bound for each"),
-            ],
-        )
-        sure = np.array([0.03, 0.02, 0.95])
-        answer = lesson.top_p(sure.copy(), 0.9)
-        if np.shape(answer) == (3,) and not np.isclose(np.sum(np.nan_to_num(answer)), 1):
-            raise Wrong(
-                "top-p 0.9 of [0.03, 0.02, 0.95] keeps nothing: the first token crosses 0.9 alone, and a model could "
-                "not write on. The token that crosses the border stays"
-            )
-        expect(answer, [0, 0, 1], "top-p 0.9 of [0.03, 0.02, 0.95]")
-        halves = np.array([0.125, 0.5, 0.25, 0.125])  # sums without any rounding
-        expect(
-            lesson.top_p(halves.copy(), 0.75),
-            [0, 2 / 3, 1 / 3, 0],
-            "top-p 0.75 of [0.125, 0.5, 0.25, 0.125]",
-            [
-                (
-                    [1 / 7, 4 / 7, 2 / 7, 0],
-                    "the two likeliest have exactly 0.75, which is *at least* 0.75: the third is not needed",
-                ),
-                (
-                    [0, 4 / 7, 2 / 7, 1 / 7],
-                    "the two likeliest have exactly 0.75, which is *at least* 0.75: the third is not needed",
-                ),
-                (halves, "the two likeliest have exactly 0.75, which is *at least* 0.75: no other is needed"),
-                ([0, 1, 0, 0], "only 0.5 stays; with the second token it is 0.75, which is *at least* 0.75"),
-            ],
-        )
-        n_kept = int(np.count_nonzero(np.asarray(lesson.top_p(np.full(4, 0.25), 0.5), dtype=float)))
-        if n_kept != 2:
-            raise Wrong(
-                f"top-p 0.5 of [0.25, 0.25, 0.25, 0.25] keeps {n_kept} tokens; two of them have 0.5. Count tokens: a "
-                "threshold can't tell equal ones apart"
-            )
-        expect(lesson.top_p(p.copy(), 0.99), p, "top-p 0.99 of six tokens, the least likely of which has 0.04")
-        expect(
-            lesson.top_p(np.full(10, 0.1), 1.0),
-            np.full(10, 0.1),
-            "top-p 1 of ten tokens of 0.1",
-            [(np.eye(10)[i], "with top-p 1 a single token stays of ten: 0.1 added ten times is 0.9999999999999999 in a "
-                             "computer, so no sum reaches 1. Ask which tokens have less than the mass *before* them")
-             for i in range(10)],
-        )  # fmt: skip
-        expect(
-            lesson.top_p(np.array([0.3, 0.5, 0.2]), 0.8005),
-            [0.3, 0.5, 0.2],
-            "top-p 0.8005 of [0.3, 0.5, 0.2]",
-            [([0.375, 0.625, 0], "two tokens have 0.8, which is less than 0.8005: the third stays, too")],
-        )
-        rng = draws("top_p")
-        for n in (int(rng.integers(30, 60)), 1):
-            many, mass = rng.dirichlet(np.ones(n)), float(rng.uniform(0.5, 0.95))
-            best, total = [], 0.0
-            for i in sorted(range(n), key=lambda i: -many[i]):
-                if total < mass:
-                    best.append(i)
-                    total += many[i]
-            expect(lesson.top_p(many.copy(), mass), _kept(many, best), f"top-p {mass:.2f} of {n} token{'s' * (n > 1)}")
-
-
-# ---- Less work ----
-
-
-def positions_computed(lesson: ModuleType) -> None:
-    P, N = 7, 5
-    without = sum(P + i for i in range(N))
-    expect(
-        lesson.positions_computed(P, N, True),
-        P + N - 1,
-        "positions for 5 tokens after 7, with a cache",
-        [
-            (P + N, "you have 12: the fifth new token is written, but nobody reads it"),
-            (N, "you have 5: the prompt must be read, too"),
-            (N - 1, "you have 4: the prompt must be read, too"),
-            (P * N, "you have 35: with a cache the prompt is read once, not for each new token"),
-            (without, "you have 45, the number without a cache: what is cached is not computed again"),
-        ],
-    )
-    expect(
-        lesson.positions_computed(P, N, False),
-        without,
-        "positions for 5 tokens after 7, without a cache",
-        [
-            (P * N, "you have 35: the text grows. The first new token needs 7 positions, the second 8"),
-            (sum(P + i for i in range(N + 1)), "you have 57: after the fifth new token, nothing needs to be read"),
-            ((P + N - 1) ** 2, "you have 121, 11²: not every token is there from the start"),
-            (sum(P + i + 1 for i in range(N)), "you have 50: for the first new token only the prompt is read"),
-            (
-                sum(P + i for i in range(N - 1)),
-                "you have 34, the work for four new tokens: the fifth needs 11 positions, too",
-            ),
-            (N * (P + N), "you have 60: not every token is there from the start. The first needs only the prompt"),
-            (sum(range(P + N)), "you have 66: the prompt is read at once, not token by token"),
-            (sum(range(N)), "you have 10: the prompt is read again for each new token, and you left it out"),
-            (sum(range(1, N + 1)), "you have 15: the prompt is read again for each new token, and you left it out"),
-            ((P + N) ** 2, "you have 144, (7 + 5)²: not every token is there from the start"),
-            (P + N - 1, "you have 11, the number with a cache: without one, all is read again for each new token"),
-        ],
-    )
-    expect(lesson.positions_computed(3, 1, True), 3, "positions for one token after 3, with a cache")
-    expect(lesson.positions_computed(3, 1, False), 3, "positions for one token after 3, without a cache")
-    expect(lesson.positions_computed(1, 100, False), 5050, "positions for 100 tokens after 1, without a cache")
-    for P, N in draws("positions_computed").integers(2, 60, (4, 2)).tolist():
-        what = f"positions for {N} tokens after {P}"
-        expect(lesson.positions_computed(P, N, True), P + N - 1, f"{what}, with a cache")
-        expect(lesson.positions_computed(P, N, False), sum(range(P, P + N)), f"{what}, without a cache")
-
-
-# ---- Searching ----
-
-Tree = Mapping[tuple, Mapping[str, float]]
-
-# Nothing follows a text that is not named. Two beams are a and b, then ab and "a.", "a." and abc, "a." and "abc.".
-_TREE: Tree = {
-    (): {"a": 0.5, "b": 0.3, "c": 0.2},
-    ("a",): {"b": 0.6, "c": 0.1, ".": 0.3},
-    ("b",): {"a": 0.34, "c": 0.37, ".": 0.29},
-    ("c",): {".": 0.95, "a": 0.05},
-    ("a", "b"): {"a": 0.3, "b": 0.1, "c": 0.35, ".": 0.25},
-    ("a", "b", "c"): {".": 0.8, "a": 0.2},
-    ("a", "b", "a"): {"b": 0.5, ".": 0.5},
-    ("a", "c"): {".": 1.0},
-    ("b", "a"): {".": 0.55, "c": 0.45},
-    ("b", "c"): {".": 0.97, "a": 0.03},
-}
-
-# With two beams "a." takes a place for good, so bac is lost, and with it bacaaa. With three it is found.
-_DEEP_TREE: Tree = {
-    (): {"a": 0.5, "b": 0.4, "c": 0.1},
-    ("a",): {".": 0.6, "b": 0.25, "c": 0.15},
-    ("b",): {"a": 0.7, ".": 0.3},
-    ("b", "a"): {"b": 0.55, "c": 0.45},
-    ("b", "a", "b"): {".": 0.4, "a": 0.35, "c": 0.25},
-    ("b", "a", "c"): {"a": 1.0},
-    ("b", "a", "c", "a"): {"a": 1.0},
-    ("b", "a", "c", "a", "a"): {"a": 0.97, ".": 0.03},
-}
-
-
-def _search(
-    following: Callable[[tuple], Mapping], n_beams: int, keep: Callable[[list], list] | None = None, adds: bool = False
-) -> list[tuple[tuple, float]]:
-    """Beam search over probabilities, with switches for mistakes: how candidates are chosen, and sums for products."""
-    beams: list[tuple[tuple, float]] = [((), 0.0 if adds else 1.0)]
-    while any(following(text) for text, _ in beams):
-        families = [
-            [((*text, token), p + q if adds else p * q) for token, q in following(text).items()] or [(text, p)]
-            for text, p in beams
-        ]
-        if keep:
-            beams = keep(families)
+    rng = draws("accumulated_gradient")
+    for n_pieces, shape in ((1, ()), (2, (3,)), (5, (2, 3))):
+        sizes = rng.integers(1, 8, size=n_pieces)
+        if n_pieces == 1:
+            sizes[0] = 1
         else:
-            beams = sorted((each for family in families for each in family), key=lambda each: -each[1])[:n_beams]
-    return sorted(beams, key=lambda each: -each[1])
-
-
-def _all_texts(following: Callable[[tuple], Mapping], text: tuple = (), p: float = 1.0) -> list[tuple[tuple, float]]:
-    tokens = following(text)
-    if not tokens:
-        return [(text, p)]
-    return [each for token, q in tokens.items() for each in _all_texts(following, (*text, token), p * q)]
-
-
-def _written(text: tuple) -> str:
-    return "".join(map(str, text)) or "the empty text"
-
-
-def _of_tuples(following: Callable[[tuple], Mapping]) -> Callable[[tuple], Mapping]:
-    """The same tree, which tells those who ask for another kind of text what a text is."""
-
-    def asked(text: tuple) -> Mapping:
-        if not isinstance(text, tuple):
-            raise Wrong(f"you ask what follows a {type(text).__name__}; a text is a tuple of tokens, and () the first")
-        return following(text)
-
-    return asked
-
-
-def beam_search(lesson: ModuleType) -> None:
-    trees = [
-        (name, _of_tuples(following))
-        for name, following in (
-            ("the notes' tree", lesson.small_tree),
-            ("another tree", lambda text: dict(_TREE.get(text, {}))),
-            ("a deep tree", lambda text: dict(_DEEP_TREE.get(text, {}))),
-        )
-    ]
-    for name, following in trees:
-        for n_beams in (1, 2, 3):
-            _compare(lesson, name, following, n_beams)
-    everything = sorted(_all_texts(trees[1][1]), key=lambda each: -each[1])
-    found = _pairs(lesson.beam_search(trees[1][1], 50), "50 beams in a tree of fewer texts")
-    if len(found) != len(everything):
-        raise Wrong(f"50 beams in a tree of {len(everything)} texts find {len(found)}; nothing should be lost")
-    expect(
-        [log_p for _, log_p in found],
-        [math.log(p) for _, p in everything],
-        "the logarithms of all texts, likeliest first",
-    )
-    rng = draws("beam_search")
-    for n_tokens in (3, 4):
-        tree = _random_tree(rng, n_tokens)
-        for n_beams in (1, 2, 4):
-            following = _of_tuples(lambda text, tree=tree: dict(tree.get(text, {})))
-            try:
-                _compare(lesson, f"a tree of {n_tokens} tokens", following, n_beams)
-            except TypeError:
-                raise Wrong(
-                    "your search goes wrong where the tokens are numbers, as in the tree of the fables: put them "
-                    "into the tuple as they are, whatever they are"
-                ) from None
-    _a_long_text(lesson)
-
-
-def _random_tree(rng: np.random.Generator, n_tokens: int) -> dict[tuple, dict[int, float]]:
-    """A tree of four levels. Its tokens are numbers: only what `following` says tells where a text ends."""
-    tree: dict[tuple, dict[int, float]] = {}
-    level: list[tuple] = [()]
-    for _ in range(4):
-        for text in level:
-            if not text or rng.random() < 0.8:
-                tree[text] = dict(enumerate(rng.dirichlet(np.ones(n_tokens)).tolist(), start=10))
-        level = [(*text, token) for text in level if text in tree for token in tree[text]]
-    return tree
-
-
-def _a_long_text(lesson: ModuleType) -> None:
-    """Each of 400 tokens is one of 20, so every text is less likely than any number but 0 that a computer has."""
-    p = {token: (token + 1) / 210 for token in range(20)}
-    following = _of_tuples(lambda text: {} if len(text) == 400 else dict(p))
-    product = Wrong("a text of 400 tokens: your probability has become 0, since a computer has no number as small as "
-                    "10^-408. Add logarithms from the start, not only at the end")  # fmt: skip
-    with np.errstate(all="ignore"):
+            sizes[-1] += 1 + sizes[0]  # never all alike
+        pieces = [list(rng.standard_normal((size, *shape))) for size in sizes]
+        what = f"pieces of {', '.join(map(str, sizes))} examples, with gradients of shape {shape}"
         try:
-            found = _pairs(lesson.beam_search(following, 2), "2 beams, and texts of 400 tokens")
-        except (ValueError, ArithmeticError):
-            raise product from None
-    if any(log_p == -math.inf for _, log_p in found):
-        raise product
-    if len(found) != 2 or any(len(text) != 400 for text, _ in found):
-        raise Wrong(f"texts of 400 tokens: yours have {' and '.join(str(len(text)) for text, _ in found)}; the search "
-                    "ends when all beams are complete, however long that takes")  # fmt: skip
-    best = 400 * math.log(20 / 210)
-    expect([log_p for _, log_p in found], [best, best + math.log(19 / 20)], "2 beams, and texts of 400 tokens")
+            answer = lesson.accumulated_gradient(lambda piece: np.sum(piece, axis=0), pieces)
+        except (ValueError, IndexError, TypeError) as error:
+            raise Wrong(f"{what}: Python says “{error}”; the number of pieces may be any, and so may the shape of a "
+                        "gradient") from None  # fmt: skip
+        everything = np.sum([example for piece in pieces for example in piece], axis=0)
+        slips = [(everything / 9, f"{what}: you divide by 9, the number of examples in the first batch")]
+        expect(answer, everything / sizes.sum(), what, slips, tolerance=1e-12)
 
 
-def _pairs(answer: Any, what: str) -> list[tuple[tuple, float]]:
-    if answer is None:
-        raise Wrong("your function returns None; is a `return` missing?")
-    try:
-        return [(tuple(text), float(log_p)) for text, log_p in answer]
-    except (TypeError, ValueError):
-        raise Wrong(f"{what}: a list of pairs is expected, each a text and the ln of its probability") from None
-
-
-def _compare(lesson: ModuleType, name: str, following: Callable[[tuple], Mapping], n_beams: int) -> None:
-    right = _search(following, n_beams)
-    what = f"{n_beams} beam{'s' if n_beams > 1 else ''} in {name}"
-    found = _pairs(lesson.beam_search(following, n_beams), what)
-    texts, right_texts = [text for text, _ in found], [text for text, _ in right]
-    if texts == right_texts:
-        _compare_numbers(following, found, right, what)
-        return
-    unfinished = [text for text in texts if following(text)]
-    if unfinished:
-        raise Wrong(f"{what}: {_written(unfinished[0])} is not complete, and the search has ended")
-    everything = dict(sorted(_all_texts(following), key=lambda each: -each[1])[:n_beams])
-    p_of = dict(_all_texts(following))
-    for wrong, sentence in _mistakes(following, n_beams):
-        if _agree(found, wrong) or _agree(found, wrong[:n_beams]):
-            place = next((i for i, text in enumerate(texts[: len(right)]) if text != right[i][0]), None)
-            if place is not None:
-                text, (should_be, p) = texts[place], right[place]
-                raise Wrong(
-                    f"{what}: you find {_written(text)} with {p_of[text]:.3g}, not {_written(should_be)} with "
-                    f"{p:.3g}: {sentence}"
-                )
-    if n_beams < 3 and texts == list(everything):
-        raise Wrong(
-            f"{what}: you find the likeliest texts of all; so few beams can't see them. Is it a search of everything?"
-        )
-    if sorted(texts) == sorted(right_texts):
-        raise Wrong(f"{what}: the right texts, but not with the likeliest first")
-    if len(texts) != len(right_texts):
-        raise Wrong(f"{what}: you return {len(texts)} texts, not {len(right_texts)}")
-    p_found = [p_of.get(text, 0.0) for text in texts]
-    too_likely = sum(p_found) > sum(_probabilities(right))
-    why = " So few beams can't find them: do more of them go on from round to round?" if too_likely else ""
-    raise Wrong(f"{what}: you find {_listed(texts, p_found)}, not {_listed(right_texts, _probabilities(right))}.{why}")
-
-
-def _probabilities(pairs: list[tuple[tuple, float]]) -> list[float]:
-    return [p for _, p in pairs]
-
-
-def _listed(texts: list[tuple], p: list[float]) -> str:
-    return " and ".join(f"{_written(text)} with {each:.3g}" for text, each in zip(texts, p, strict=True))
-
-
-def _mistakes(following: Callable[[tuple], Mapping], n_beams: int) -> list[tuple[list[tuple[tuple, float]], str]]:
-    def apart(families: list) -> list:
-        if len(families) == 1:
-            return sorted(families[0], key=lambda each: -each[1])[:n_beams]
-        return [max(family, key=lambda each: each[1]) for family in families]
-
-    def least(families: list) -> list:
-        return sorted((each for family in families for each in family), key=lambda each: each[1])[:n_beams]
-
-    def by_text(families: list) -> list:
-        return sorted((each for family in families for each in family), reverse=True)[:n_beams]
-
-    return [
+def operations_to_keep(lesson: ModuleType) -> None:
+    cases = [
         (
-            _search(following, n_beams, keep=least),
-            "you keep the least likely beams, or sort pairs as they are: Python then looks at the text first",
+            [5, 2, 4, 3],
+            [9.0, 1.0, 6.0, 4.0],
+            5,
+            "results of 5, 2, 4 and 3 bytes, of 9, 1, 6 and 4 seconds, and 5 bytes",
         ),
-        (
-            _search(following, n_beams, keep=by_text),
-            "you sort pairs as they are, and Python looks at the text first; the probability decides",
-        ),
-        (
-            _search(
-                following, n_beams, keep=lambda families: _all_complete_and_some_open(following, families, n_beams)
-            ),
-            "your complete texts take nobody's place, so more open ones go on. Here all compete for the same places",
-        ),
-        (
-            _with_complete_apart(following, n_beams),
-            "so few beams can't see it. Did you set complete texts aside, or search everything? Complete texts and "
-            "open ones compete for the same places in each round",
-        ),
-        (
-            _search(following, n_beams, keep=apart),
-            "each beam went on by itself, with its own best continuation. The continuations of all beams compete: both "
-            "may come from the same one",
-        ),
-        (
-            _search(following, n_beams, adds=True),
-            "you added the probabilities of the tokens; that of a text is their product, and only logarithms add up. "
-            "With sums, longer texts win",
-        ),
-        (
-            _without_complete(following, n_beams),
-            "a text that was complete is gone. It stays in the race: it keeps its probability, while the others still "
-            "lose",
-        ),
+        ([4, 3, 3], [5.0, 4.0, 4.0], 6, "three results of 4, 3 and 3 bytes, of 5, 4 and 4 seconds, and 6 bytes"),
+        ([1, 10], [2.0, 10.0], 10, "two results of 1 and 10 bytes, of 2 and 10 seconds, and 10 bytes"),
+        ([5, 2, 4, 3], [9.0, 1.0, 6.0, 4.0], 0, "a budget of 0"),
+        ([5, 2, 4, 3], [9.0, 1.0, 6.0, 4.0], 99, "a budget for everything"),
     ]
+    random = np.random.default_rng(9)
+    for _ in range(6):
+        n_bytes, seconds = (
+            random.integers(1, 20, size=9).tolist(),
+            random.integers(1, 30, size=9).astype(float).tolist(),
+        )
+        cases.append((n_bytes, seconds, int(sum(n_bytes) * 0.45), "nine results"))
+    cases += [([], [], 5, "no results at all"), ([7], [2.0], 7, "one result that just fits"), *_hard_cases()]
+    for n_bytes, seconds, budget, what in cases:
+        answer = lesson.operations_to_keep(list(n_bytes), list(seconds), budget)
+        if answer is None:
+            raise Wrong(f"{what}: your function returns None; is a `return` missing?")
+        kept = [int(i) for i in answer]
+        if any(not 0 <= i < len(n_bytes) for i in kept):
+            raise Wrong(f"{what}: you keep {kept}, but the operations have the numbers 0 to {len(n_bytes) - 1}")
+        if len(set(kept)) < len(kept):
+            raise Wrong(f"{what}: you keep {kept}; a result that is kept more than once saves its seconds only once")
+        if kept != sorted(kept):
+            raise Wrong(f"{what}: {kept} is right or not, but it should be in rising order")
+        _compare(kept, n_bytes, seconds, budget, what)
 
 
-def _agree(found: list[tuple[tuple, float]], wrong: list[tuple[tuple, float]]) -> bool:
-    """Whether these are the texts, with these numbers or their logarithms."""
-    given, numbers = [log_p for _, log_p in found], np.array([p for _, p in wrong])
-    same_texts = [text for text, _ in found] == [text for text, _ in wrong]
-    return same_texts and (np.allclose(given, numbers) or np.allclose(given, np.log(numbers)))
+def _compare(kept: list[int], n_bytes: list[int], seconds: list[float], budget: int, what: str) -> None:
+    everything = range(len(n_bytes))
+    used, again = sum(n_bytes[i] for i in kept), sum(seconds[i] for i in everything if i not in kept)
+    subsets = [set(s) for n in range(len(n_bytes) + 1) for s in combinations(everything, n)]
+    fitting = [s for s in subsets if sum(n_bytes[i] for i in s) <= budget]
+    least = min(sum(seconds[i] for i in everything if i not in s) for s in fitting)
+    if used > budget:
+        if math.isclose(sum(seconds[i] for i in kept), least):
+            raise Wrong(f"{what}: these are the ones to compute again; the ones to keep were asked for")
+        raise Wrong(f"{what}: what you keep takes {used} bytes; the budget is {budget}")
+    if math.isclose(again, least):
+        return
+    slowest = _greedy(sorted(everything, key=lambda i: -seconds[i]), n_bytes, budget)
+    densest = _greedy(sorted(everything, key=lambda i: -seconds[i] / n_bytes[i]), n_bytes, budget)
+    smallest = _greedy(sorted(everything, key=lambda i: n_bytes[i]), n_bytes, budget)
+    below = [s for s in fitting if sum(n_bytes[i] for i in s) < budget]
+    least_below = min((sum(seconds[i] for i in everything if i not in s) for s in below), default=math.inf)
+    tail = f"you compute {again:g} seconds again, and {least:g} would do"
+    if kept == densest:
+        raise Wrong(
+            f"{what}: you keep those that save most seconds per byte, and part of the budget stays empty; {tail}"
+        )
+    if kept == slowest:
+        raise Wrong(f"{what}: you keep the slowest first, and a large one pushes out two smaller ones; {tail}")
+    if kept == smallest:
+        raise Wrong(f"{what}: you keep as many as possible, the smallest first, and small is not slow; {tail}")
+    if kept in [guess(n_bytes, seconds, budget) for guess in (_by_swaps, _with_the_best_first, _by_beam)]:
+        raise Wrong(f"{what} ({n_bytes} bytes, {seconds} seconds, budget {budget}): a good guess, mended here and "
+                    f"there; the best choice differs in several results at once; {tail}")  # fmt: skip
+    if math.isclose(again, least_below):
+        raise Wrong(f"{what}: the budget may be used up to its last byte; {tail}")
+    raise Wrong(f"{what}: {tail}")
 
 
-def _without_complete(following: Callable[[tuple], Mapping], n_beams: int) -> list[tuple[tuple, float]]:
-    """A search in which complete texts are dropped until the last round."""
-    beams: list[tuple[tuple, float]] = [((), 1.0)]
+def _greedy(order: list[int], n_bytes: list[int], budget: int) -> list[int]:
+    kept = []
+    for i in order:
+        if n_bytes[i] <= budget:
+            budget -= n_bytes[i]
+            kept.append(i)
+    return sorted(kept)
+
+
+def _hard_cases() -> list[tuple[list[int], list[float], int, str]]:
+    """Random instances on which guessing by a rule, and mending the guess by swaps, does not find the best."""
+    rng = draws("operations_to_keep")
+    guesses = {_by_swaps: 3, _with_the_best_first: 3, _by_beam: 3}  # how many more on which each is to fail
+    found = []
+    for _ in range(600):
+        n_bytes, seconds = rng.integers(3, 25, size=10).tolist(), rng.integers(3, 30, size=10).astype(float).tolist()
+        budget = int(sum(n_bytes) * rng.uniform(0.3, 0.7))
+        chosen = (np.arange(1024)[:, None] >> np.arange(10)) & 1
+        most = np.where(chosen @ n_bytes <= budget, chosen @ seconds, 0).max()
+        fail = [guess for guess in guesses if sum(seconds[i] for i in guess(n_bytes, seconds, budget)) < most]
+        if any(guesses[guess] > 0 for guess in fail):
+            found.append((n_bytes, seconds, budget, "ten results"))
+            for guess in fail:
+                guesses[guess] -= 1
+        if max(guesses.values()) <= 0:
+            break
+    return found
+
+
+def _by_swaps(n_bytes: list[int], seconds: list[float], budget: int) -> list[int]:
+    """The densest first; then one is exchanged for another, and the rest filled up, as long as that is better."""
+    by_density = sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i])
+
+    def filled(kept: set[int]) -> set[int]:
+        left = budget - sum(n_bytes[i] for i in kept)
+        return kept | set(_greedy([i for i in by_density if i not in kept], n_bytes, left))
+
+    def saved(kept: set[int]) -> float:
+        return sum(seconds[i] for i in kept)
+
+    kept = filled(set())
     while True:
-        new = [((*text, token), p * q) for text, p in beams for token, q in following(text).items()]
-        if not new:
-            return beams
-        beams = sorted(new, key=lambda each: -each[1])[:n_beams]
+        left = budget - sum(n_bytes[i] for i in kept)
+        swaps = [filled(kept - {i} | {j}) for i in kept for j in by_density
+                 if j not in kept and n_bytes[j] - n_bytes[i] <= left]  # fmt: skip
+        better = max(swaps, key=saved, default=kept)
+        if saved(better) <= saved(kept):
+            return sorted(kept)
+        kept = better
 
 
-def _all_complete_and_some_open(following: Callable[[tuple], Mapping], families: list, n_beams: int) -> list:
-    complete = [family[0] for family in families if len(family) == 1 and not following(family[0][0])]
-    new = [each for family in families for each in family if each not in complete]
-    return complete + sorted(new, key=lambda each: -each[1])[:n_beams]
+def _with_the_best_first(n_bytes: list[int], seconds: list[float], budget: int) -> list[int]:
+    """The densest first, but for one, which each is once: the best of these."""
+    by_density = sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i])
+    each_first = [_greedy([i, *(j for j in by_density if j != i)], n_bytes, budget) for i in by_density]
+    return max(each_first, key=lambda kept: sum(seconds[i] for i in kept), default=[])
 
 
-def _with_complete_apart(following: Callable[[tuple], Mapping], n_beams: int) -> list[tuple[tuple, float]]:
-    """A search that sets complete texts aside, as Pellucid's does, and so compares them with each other alone."""
-    beams: list[tuple[tuple, float]] = [((), 1.0)]
-    complete: list[tuple[tuple, float]] = []
-    while beams:
-        new = [((*text, token), p * q) for text, p in beams for token, q in following(text).items()]
-        complete += [each for each in new if not following(each[0])]
-        beams = sorted((each for each in new if following(each[0])), key=lambda each: -each[1])[:n_beams]
-    return sorted(complete, key=lambda each: -each[1])[:n_beams]
+def _by_beam(n_bytes: list[int], seconds: list[float], budget: int) -> list[int]:
+    """The densest first, each kept or not; of all that has been tried, the eight that save most go on."""
+    best: list[tuple[float, int, list[int]]] = [(0.0, 0, [])]
+    for i in sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i]):
+        with_it = [(saved + seconds[i], used + n_bytes[i], [*kept, i]) for saved, used, kept in best]
+        best = sorted([*best, *(each for each in with_it if each[1] <= budget)], key=lambda each: -each[0])[:8]
+    return sorted(best[0][2])
 
 
-def _steps(following: Callable[[tuple], Mapping], text: tuple) -> list[float]:
-    """The probability of each token of a text."""
-    return [following(text[:i])[token] for i, token in enumerate(text)]
-
-
-def _compare_numbers(following: Callable[[tuple], Mapping], found: list, right: list, what: str) -> None:
-    p = np.array([p for _, p in right])
+def kv_cache_bytes(lesson: ModuleType) -> None:
+    n, L, D, H, G, width = 70, 5, 24, 6, 2, 3
+    K = 4
+    right = n * L * G * K * 2 * width
     expect(
-        [log_p for _, log_p in found],
-        np.log(p),
-        f"{what}: the logarithms",
+        lesson.kv_cache_bytes(n, L, D, H, G, width),
+        right,
+        "the cache of 70 tokens",
         [
-            (p, f"{what}: the texts are right, but the numbers are probabilities; their logarithms are expected"),
-            (-np.log(p), f"{what}: the texts are right, but you return -ln p, the surprise"),
+            (right // 2, "half of it: a token leaves a key and a value"),
             (
-                [math.fsum(_steps(following, text)) for text, _ in right],
-                f"{what}: the text is right, but you added the probabilities of the tokens; that of a text is their "
-                "product, and only logarithms add up. With sums, longer texts win",
+                n * L * H * K * 2 * width,
+                "D numbers for a key: either you keep one for each query head, but 3 of them share a key here, and a "
+                "value; or you cut D by G, but a head has K = D/H numbers, however many share it",
             ),
-            (np.log2(p), f"{what}: the texts are right, but the logarithms are those to the base 2"),
-            (np.log10(p), f"{what}: the texts are right, but the logarithms are those to the base 10"),
+            (n * L * (G + H) * K * width, "only the keys, or only the values, are shared here; both are"),
             (
-                [math.log(_steps(following, text)[-1]) for text, _ in right],
-                f"{what}: the text is right, but this is ln p of its last token; a beam carries the sum so far along",
+                (right // width + n * L * H) * width,
+                "the shares are computed and forgotten: the next query has others",
             ),
+            (right // n * (n - 1), "the newest token leaves a key and a value, too: the next one looks at them"),
+            (right // L, "one layer's cache; each layer has its own keys and values"),
+            (right // width, "these are numbers, not bytes"),
+            (right * n, "n² tokens: the pairs are computed and forgotten, only keys and values are kept"),
+            (
+                n * L * (2 * G + H) * K * width,
+                "the queries are not kept: nobody asks again, and later tokens need only keys and values",
+            ),
+            (right // width * 2, "you ignore `bytes_each`, which is 3 here"),
+            (n * L * G * D * 2 * width, "each key is D wide; a head's key has K = D/H numbers"),
         ],
     )
+    expect(lesson.kv_cache_bytes(7, 3, 20, 5, 5), 2 * 7 * 3 * 20 * 2, "the cache with as many key heads as query heads")
+    rng = draws("kv_cache_bytes")
+    for n, width in ((0, 2), (int(rng.integers(1, 400)), 1), (int(rng.integers(1, 400)), 8)):
+        L, G, K, heads_each = (int(each) for each in rng.integers(1, [9, 6, 9, 5]))
+        G = 1 if n == 0 else G
+        H = G * heads_each
+        what = f"{n} tokens, L = {L}, D = {H * K}, H = {H}, G = {G}, {width} bytes each"
+        expect(lesson.kv_cache_bytes(n, L, H * K, H, G, width), 2 * n * L * G * K * width, what)
 
 
-def length_normalised(lesson: ModuleType) -> None:
-    log_p = np.log([0.5, 0.9, 0.2, 0.6, 0.7, 0.4, 0.8, 0.3, 0.9, 0.5, 0.6, 0.7])  # 9 tokens after a prompt of 3
-    answer, everything = float(sum(log_p[3:])), float(sum(log_p))
-    for penalty in (1.0, 0.5, 0.0):
-        expect(
-            lesson.length_normalised(log_p.copy(), 3, penalty),
-            answer / 9**penalty,
-            f"the score of 9 tokens after a prompt of 3, with a penalty of {penalty:g}",
-            [
-                (
-                    answer / 12**penalty,
-                    "the length is 12, with the prompt; the answer has 9 tokens. The longer the prompt, the less would "
-                    "the length of an answer matter",
-                ),
-                (
-                    everything / 12**penalty,
-                    "the prompt's tokens are in the sum, too. Nobody chose them: they are the same for every answer",
-                ),
-                (everything / 9**penalty, "the prompt's tokens are in the sum; only those of the answer count"),
-                (float(sum(log_p[:3])) / 3**penalty, "you scored the prompt; the answer comes after it"),
-                (
-                    answer / 9,
-                    f"you divide by the length itself, whatever the penalty is: with {penalty:g} it is "
-                    f"9 to the power of {penalty:g}, which is {9**penalty:g}",
-                ),
-                (answer / 9 * penalty, "the penalty is an exponent, not a factor"),
-                (answer / (9 * penalty or 1), "the penalty is an exponent, not a factor"),
-                (answer * 9**penalty, "you multiply by the length, so that long answers lose twice"),
-                (
-                    float(sum(log_p[2:])) / 10**penalty,
-                    "the last token of the prompt is in it, too: after a prompt of 3, the answer begins at place 3",
-                ),
-                (
-                    float(sum(np.exp(log_p[3:]))) / 9**penalty,
-                    "you added probabilities; that of an answer is their product, so the logarithms are added",
-                ),
-                (
-                    float(sum(log_p[4:])) / 8**penalty,
-                    "the first token of the answer is missing: after a prompt of 3, it is the one at place 3",
-                ),
-                (-answer / 9**penalty, "the sign is turned: a score is at most 0, and the likelier answer has more"),
-            ],
-        )
-    expect(lesson.length_normalised(log_p[3:].copy(), 0, 1.0), answer / 9, "the score of 9 tokens without a prompt")
-    rng = draws("length_normalised")
-    for n, penalty in ((int(rng.integers(15, 40)), float(rng.uniform(1.2, 2))), (1, 0.7)):
-        log_p, n_prompt = np.log(rng.random(n + 4)), 4
-        certain = n // 2 if n > 1 else 0
-        log_p[4 : 4 + certain] = 0.0  # tokens that had to come
-        total = float(sum(log_p[4:]))
-        what = f"the score of {n} token{'s' * (n > 1)} after a prompt of 4, with a penalty of {penalty:.2f}"
-        skips = f"you don't count the {certain} tokens with ln p = 0; they had to come, but they are written, too"
-        answer = lesson.length_normalised(log_p.copy(), n_prompt, penalty)
-        expect(answer, total / n**penalty, what, [(total / (n - certain) ** penalty, skips)])
+# ---- Bought ----
+
+
+def fit_with_known_floor(lesson: ModuleType) -> None:
+    sizes, floor = np.array([3e2, 1e3, 8e3, 2e4, 9e4]), 0.7
+    off = np.exp([0.05, -0.1, 0.08, 0.02, -0.04])
+    losses = floor + 5.0 * sizes**-0.3 * off
+    slope, height = np.polyfit(np.log(sizes), np.log(losses - floor), 1)
+    s_loss, h_loss = np.polyfit(np.log(sizes), np.log(losses), 1)
+    s_plain, h_plain = np.polyfit(sizes, losses - floor, 1)
+    s_half, h_half = np.polyfit(sizes, np.log(losses - floor), 1)
+    s_late, h_late = np.polyfit(np.log(sizes), np.log(losses) - floor, 1)
+    s_turned, h_turned = np.polyfit(np.log(losses - floor), np.log(sizes), 1)
+    s_ends = np.log((losses[-1] - floor) / (losses[0] - floor)) / np.log(sizes[-1] / sizes[0])
+    h10 = height / math.log(10)
+    A, alpha = math.exp(height), -slope
+    answer = lesson.fit_with_known_floor(sizes.copy(), losses.copy(), floor)
+    if answer is not None and np.shape(answer) != (2,):
+        raise Wrong("two numbers are expected, A and alpha")
+    expect(
+        answer,
+        [A, alpha],
+        "A and alpha",
+        [
+            (
+                [math.exp(h_loss), -s_loss],
+                "you fitted the logarithm of the loss itself: with a floor that is no straight line. The excess falls "
+                "as a power",
+            ),
+            ([height, alpha], "alpha is right, but A is still a logarithm"),
+            ([h10, alpha], "alpha is right, but A is still a logarithm"),
+            ([A, slope], "alpha is the slope itself, -0.31; the law has a minus of its own, so alpha is positive"),
+            ([alpha, A], "A comes first, then alpha"),
+            ([math.exp(h10), alpha], "the logarithms have base 10, so A is 10 to the height of the line, not e"),
+            ([10**height, alpha], "the logarithms have base e, so A is e to the height of the line, not 10"),
+            ([math.exp(h_late), -s_late], "first subtract the floor, then take the logarithm"),
+            ([math.exp(slope), -height], "`np.polyfit` gives the slope first, then the height"),
+            (
+                [math.exp(h_turned), -s_turned],
+                "you have exchanged the axes: the sizes are given, and the excess follows from them",
+            ),
+            (
+                [(losses[0] - floor) * sizes[0] ** -s_ends, -s_ends],
+                "your line goes through the first run and the last; all runs should have a say",
+            ),
+            ([h_plain, -s_plain], "you fitted a line to the excess as it is; the law is a line after two logarithms"),
+            (
+                [math.exp(h_half), -s_half],
+                "one logarithm only: a line there is an exponential law. A power law needs the logarithm of the sizes, "
+                "too",
+            ),
+        ],
+        tolerance=1e-8,
+    )
+    rng = draws("fit_with_known_floor")
+    for floor in (0.0, float(rng.uniform(0.2, 2.0))):
+        sizes = np.sort(np.exp(rng.uniform(5, 30, size=int(rng.integers(6, 10)))))
+        excess = rng.uniform(1, 9) * sizes ** -rng.uniform(0.05, 0.4) * np.exp(0.1 * rng.standard_normal(len(sizes)))
+        slope, height = np.polyfit(np.log(sizes), np.log(excess), 1)
+        s_07 = np.polyfit(np.log(sizes), np.log(np.maximum(floor + excess - 0.7, 1e-9)), 1)
+        what = f"A and alpha of {len(sizes)} other runs, with the floor {floor:.2f}"
+        slips = [([math.exp(s_07[1]), -s_07[0]], f"{what}: you take the floor to be 0.7")]
+        answer = lesson.fit_with_known_floor(sizes.copy(), floor + excess, floor)
+        expect(answer, [math.exp(height), -slope], what, slips, tolerance=1e-6)

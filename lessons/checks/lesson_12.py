@@ -1,695 +1,821 @@
-"""Checks of lesson 12. Every right answer is computed here with NumPy, by plain loops where that is possible."""
+"""Checks of lesson 12. Every right answer is computed here by plain loops over positions."""
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from types import ModuleType
 
 import numpy as np
-import torch
+from scipy.stats import t as student
 
 from pellucid.course.checks import Wrong, draws, expect
 
 Array = np.ndarray
 
 
-def _numbers(*shape: int, seed: int = 12, scale: float = 1.0) -> Array:
+def _numbers(*shape: int, seed: int = 10, scale: float = 1.0) -> Array:
     return scale * np.random.default_rng(seed).standard_normal(shape)
 
 
-def _log_softmax(x: Array) -> Array:
-    return x - np.logaddexp.reduce(x, axis=-1, keepdims=True)
+def _norm(x: Array, gain: Array, deviation: float | None = None) -> Array:
+    """One vector less its mean, over its deviation or another number, times the gain."""
+    return gain * (x - x.mean()) / (math.sqrt(x.var() + 1e-5) if deviation is None else deviation)
 
 
-def _surprise(margin: Array | float) -> Array:
-    """-ln σ(margin)."""
-    return np.logaddexp(0.0, -np.asarray(margin, dtype=float))
+def _is_unchanged(given: Array, before: Array) -> None:
+    if not np.array_equal(given, before):
+        raise Wrong("the array that you got has changed: `x += …` writes into it, and so does `x[0] = …`. Whoever "
+                    "called you still needs it, so make a new one")  # fmt: skip
 
 
-def _tensors(*arrays: Array) -> list[torch.Tensor]:
-    """Copies, so that nobody changes ours, and gradients can be asked for."""
-    return [torch.tensor(each, requires_grad=True) for each in arrays]
+def _softmax(logits: Array, axis: int = -1) -> Array:
+    raised = np.exp(logits - logits.max(axis=axis, keepdims=True))
+    return raised / raised.sum(axis=axis, keepdims=True)
 
 
-def _is_finite(answer: object) -> bool:
-    return bool(np.isfinite(answer.detach().numpy() if isinstance(answer, torch.Tensor) else answer).all())
+# ---- The stream, read off ----
 
 
-def _expect_finite_gradients(answer: torch.Tensor, given: list[torch.Tensor], where: str) -> None:
-    """Raise Wrong if a value is right, but its slope is NaN or infinite."""
-    if not isinstance(answer, torch.Tensor) or not answer.requires_grad:
-        return  # another check has a sentence for it
-    answer.sum().backward()
-    if any(each.grad is not None and not bool(each.grad.isfinite().all()) for each in given):
-        raise Wrong(
-            f"{where}: the value is right, but its gradient is NaN, and after one step all weights would be. "
-            "`torch.where` computes both of its branches, and 0 times infinity is NaN"
-        )
-
-
-def _expect_a_gradient(answer: object, of: str) -> None:
-    """Raise Wrong if nothing can be learned by making this answer, which has the right value, smaller or larger."""
-    if not isinstance(answer, torch.Tensor) or not answer.requires_grad:
-        raise Wrong(
-            f"the value is right, but no gradient reaches {of}: something was made a plain number, or detached, and "
-            "nothing could be learned"
-        )
-
-
-# ---- Learning from examples ----
-
-
-def answer_loss(lesson: ModuleType) -> None:
-    N, T, V = 3, 7, 5
-    logits = _numbers(N, T, V)
-    targets = np.random.default_rng(3).integers(V, size=(N, T))
-    is_answer = np.zeros((N, T), dtype=bool)
-    is_answer[0, 2:4] = is_answer[1, 3:7] = is_answer[2, 1:6] = True
-    nats = -np.take_along_axis(_log_softmax(logits), targets[..., None], axis=-1)[..., 0]
-    shifted = -np.take_along_axis(_log_softmax(logits)[:, :-1], targets[:, 1:, None], axis=-1)[..., 0]
-    answers = [row[counts] for row, counts in zip(nats, is_answer, strict=True)]
-    of_all = np.concatenate(answers)
-    chosen = np.take_along_axis(logits, targets[..., None], axis=-1)[..., 0][is_answer]
-    along_places = np.take_along_axis(_log_softmax(logits.swapaxes(1, 2)).swapaxes(1, 2), targets[..., None], axis=-1)
-    answer = lesson.answer_loss(
-        torch.tensor(logits, requires_grad=True), torch.tensor(targets), torch.tensor(is_answer)
-    )
+def contributions(lesson: ModuleType) -> None:
+    N, D = 4, 7
+    parts, gain, direction = 3 * _numbers(N, D) + 2.0, 1 + 0.3 * _numbers(D, seed=1), _numbers(D, seed=2)
+    total = parts.sum(axis=0)
+    deviation = math.sqrt(total.var() + 1e-5)
+    logit = _norm(total, gain) @ direction
+    by_itself = np.array([_norm(part, gain) @ direction for part in parts])
+    over_parts = np.sqrt(parts.var(axis=0) + 1e-5)
+    lost_without = [logit - _norm(total - part, gain) @ direction for part in parts]
+    read_after_each = [_norm(stream, gain) @ direction for stream in np.cumsum(parts, axis=0)]
+    given = parts.copy()
+    answer = lesson.contributions(given, gain, direction)
+    _is_unchanged(given, parts)
+    if answer is not None and np.shape(answer) == ():
+        raise Wrong("you have the logit alone; what each of the 4 parts adds to it is asked")
+    if answer is not None and np.shape(answer) == (N, D):
+        raise Wrong("you have 7 numbers for each part; their product with `unembedding_D` is one number")
     expect(
         answer,
-        of_all.mean(),
-        "the loss of three answers of 2, 4 and 5 tokens",
+        [_norm(part, gain, deviation) @ direction for part in parts],
+        "the contributions of 4 parts",
         [
             (
-                nats.mean(),
-                "the questions and the padding are in your loss: the model would learn to ask, not only to answer",
+                by_itself,
+                f"each part was divided by its own deviation: your parts add up to {by_itself.sum():.2f}, but the "
+                "logit "
+                f"is {logit:.2f}. The norm sees the whole stream, and divides all of it by one number",
             ),
             (
-                of_all.sum() / nats.size,
-                f"you divide by all {nats.size} tokens, but only {of_all.size} belong to answers: a longer question "
-                "would make your loss smaller, though the answer is as surprising as before",
+                [_norm(part, gain, deviation**2) @ direction for part in parts],
+                "you divide by the variance, as lecture notes N3 have it; a norm divides by the deviation, its root, "
+                "so "
+                "that the result has deviation 1",
             ),
             (
-                np.mean([answer.mean() for answer in answers]),
-                "you take the mean of the three answers' means: a token of the answer of 2 tokens then weighs "
-                "2.5 times as much as a token of the answer of 5",
+                [(gain * part / deviation) @ direction for part in parts],
+                "no mean was taken off: your numbers add up to another logit. The mean of the sum is the sum of the "
+                "means, so each part loses its own",
             ),
             (
-                shifted[is_answer[:, 1:]].mean(),
-                "you shift the targets by one more: they are the *next* tokens already, so place t of the logits "
-                "belongs to place t of the targets",
+                parts @ direction,
+                "these are products with the stream as it is; the logit is read after the final norm",
             ),
-            (of_all.sum() / N, "you divide by the number of answers, not by the number of their tokens"),
-            (of_all.sum(), "this is the sum over the answers' tokens; the mean is asked for"),
-            (-of_all.mean(), "the sign: a surprise is -ln p, and never negative"),
-            (nats[~is_answer].mean(), "your mask is the wrong way round: you learn the questions and not the answers"),
-            (-chosen.mean(), "the softmax is missing: logits are no log-probabilities yet"),
-            (-np.exp(-of_all).mean(), "this is the mean probability, made negative; a surprise is -ln p"),
             (
-                -along_places[..., 0][is_answer].mean(),
-                "your softmax runs along the places; at each place, it is the words that share the 1",
+                [(gain * (part - total.mean()) / deviation) @ direction for part in parts],
+                "each part has lost the mean of the whole sum; then the sum loses it 4 times",
             ),
-            (of_all.mean() / np.log(2), "this is in bits; nats are asked for"),
+            (
+                [(gain * (part - parts.mean(axis=0)) / deviation) @ direction for part in parts],
+                "you took the mean over the parts; a norm takes it over the 7 numbers of a vector",
+            ),
+            (
+                [(gain * (part - part.mean()) / over_parts) @ direction for part in parts],
+                "you took the deviation over the parts; a norm takes it over the 7 numbers of the whole sum",
+            ),
+            (
+                [_norm(part, np.ones(D), deviation) @ direction for part in parts],
+                "the gain is missing: the norm multiplies each of the 7 numbers by its own",
+            ),
+            (
+                lost_without,
+                "you say how much of the logit goes if a part is left out; but without it the norm divides by another "
+                "number, so these differences do not add up to the logit. Divide each part by the deviation of the sum",
+            ),
+            (
+                np.diff(read_after_each, prepend=0.0),
+                "you read the logit after each part and took the differences: each reading divides by another "
+                "deviation, so what a part gets depends on its place. There is one deviation, that of the whole sum",
+            ),
+            (
+                [_norm(part, gain, float(parts.std())) @ direction for part in parts],
+                f"you divide by the deviation of all {N * D} numbers; the norm sees the 7 numbers of the sum",
+            ),
+            (
+                [_norm(part, gain, float(total.std(ddof=1))) @ direction for part in parts],
+                "your deviation has D - 1 in its denominator; that is for samples. A norm takes the mean of D squares",
+            ),
         ],
+        tolerance=1e-4,
     )
-    _expect_a_gradient(answer, "the logits")
-    rng = draws("answer_loss")
-    for size in (1.0, 2000.0):
-        N, T, V = (int(n) for n in rng.integers((2, 5, 3), (6, 12, 9)))
-        logits, targets = size * rng.uniform(-1, 1, (N, T, V)), rng.integers(V, size=(N, T))
-        is_answer = rng.random((N, T)) < 0.5
-        is_answer[0, :3] = True, False, True  # a question may come between two answers
-        nats = -np.take_along_axis(_log_softmax(logits), targets[..., None], axis=-1)[..., 0]
-        whole = np.zeros_like(is_answer)
-        for row, counts in zip(whole, is_answer, strict=True):
-            if counts.any():
-                row[counts.argmax() : T - counts[::-1].argmax()] = True
-        what = f"the loss of a batch ({N}, {T}) of {V} words, with answers in several pieces"
-        with np.errstate(all="ignore"):
-            [given] = _tensors(logits)
-            answer = lesson.answer_loss(given, torch.tensor(targets), torch.tensor(is_answer))
-        if answer is not None and np.shape(answer) == () and not _is_finite(answer):
-            raise Wrong(
-                "right for small logits; where they differ by thousands, a probability is rounded to 0 or its "
-                "e^logit is infinite, and the loss is no number. PyTorch has the logarithm of a softmax at once"
-            )
+    rng = draws("contributions")
+    for N, D in ((int(rng.integers(6, 10)), int(rng.integers(8, 14))), (1, 3)):
+        parts, gain, direction = rng.normal(1, 4, (N, D)), rng.uniform(0.5, 1.5, D), rng.normal(size=D)
+        deviation = math.sqrt(parts.sum(axis=0).var() + 1e-5)
+        right = [_norm(part, gain, deviation) @ direction for part in parts]
+        what = f"{N} part{'s' * (N > 1)} of {D} numbers"
+        expect(lesson.contributions(parts.copy(), gain, direction), right, f"the contributions of {what}", (), 1e-4)
+
+
+def lens(lesson: ModuleType) -> None:
+    N, T, D, V = 3, 4, 6, 5
+    x = _numbers(N, T, D) * np.array([0.5, 1.5, 6.0])[:, None, None] + 0.7
+    gain, unembedding = 1 + 0.3 * _numbers(D, seed=1), _numbers(V, D, seed=2, scale=0.6)
+    logits = np.array([[[u @ _norm(x[n, t], gain) for u in unembedding] for t in range(T)] for n in range(N)])
+    right = _softmax(logits)
+    of_last = np.array(
+        [
+            [[u @ _norm(x[n, t], gain, math.sqrt(x[-1, t].var() + 1e-5)) for u in unembedding] for t in range(T)]
+            for n in range(N)
+        ]
+    )
+    along_positions = gain * (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
+    without = _softmax(x @ unembedding.T)
+    expect(
+        lesson.lens(x.copy(), gain, unembedding),
+        right,
+        "the lens at 3 points and 4 positions",
+        [
+            (
+                without,
+                f"the final norm is missing: at the last point, your largest share is {without[-1].max():.2f} and "
+                "should "
+                f"be {right[-1].max():.2f}. The stream grows from layer to layer, and only the norm brings it to the "
+                "size that the unembedding was trained for",
+            ),
+            (
+                _softmax(of_last),
+                "you divide every point by the deviation of the last one. Each point must be read as if it were the "
+                "last, so its own deviation counts",
+            ),
+            (
+                logits,
+                "these are logits, not probabilities: those of one position must sum to 1",
+            ),
+            (np.log(right), "these are logarithms; probabilities are asked"),
+            (
+                np.exp(logits) / np.exp(logits).sum(),
+                f"all your numbers together sum to 1; each of the {N} points and {T} positions has a distribution of "
+                "its own",
+            ),
+            (
+                _softmax(np.array([[_norm(row, gain) @ unembedding.T for row in table] for table in x.cumsum(axis=0)])),
+                "you added the points up; the stream at a point is the sum already, of all that came before",
+            ),
+            (
+                _softmax(logits, axis=1),
+                "your shares sum to 1 over the positions; they must over the tokens, the last axis",
+            ),
+            (
+                _softmax(logits, axis=0),
+                "your shares sum to 1 over the points; they must over the tokens, the last axis",
+            ),
+            (
+                _softmax(along_positions @ unembedding.T),
+                "your norm runs along the positions; it takes mean and deviation of one vector, the last axis",
+            ),
+            (
+                _softmax(np.array([[_norm(row, np.ones(D)) @ unembedding.T for row in table] for table in x])),
+                "the gain is missing: the final norm multiplies each of the D numbers by its own",
+            ),
+        ],
+        tolerance=1e-4,
+    )
+    rng = draws("lens")
+    N, T, D, V = map(int, rng.integers((2, 2, 6, 6), (7, 7, 11, 11)))
+    x, unembedding = rng.normal(0.5, 3, (N, T, D)), rng.normal(size=(V, D))
+    logits = np.array([[unembedding @ _norm(x[n, t], np.ones(D)) for t in range(T)] for n in range(N)])
+    what = f"the lens at {N} points and {T} positions, of {V} tokens"
+    expect(lesson.lens(x, np.ones(D), unembedding), _softmax(logits), what, (), 1e-4)
+    # Two positions with logits around 3,000 and -3,000. The best token is not the same.
+    axis = _rows_to_length_one(rng.normal(size=(1, 8)) @ (np.eye(8) - 1 / 8))[0]
+    unembedding = np.array([1000.0, 700.0, 1300.0])[:, None] * axis
+    with np.errstate(all="ignore"):
+        answer = lesson.lens(np.array([[axis, -axis]]), np.ones(8), unembedding)
+    if np.shape(answer) == (1, 2, 3) and not np.isfinite(np.asarray(answer, dtype=float)).all():
+        raise Wrong(
+            "right for small logits; at one of 3,000 or -3,000 your softmax gives NaN, since e^3000 is infinite "
+            "in a computer, and e^-3000 is 0. Subtract from each row its own largest logit first (lesson 7)"
+        )
+    expect(
+        answer, [[[0, 0, 1], [0, 1, 0]]], "the lens where the logits are about 3,000, and where they are about -3,000"
+    )
+
+
+# ---- Take it out, or put another in its place ----
+
+
+def knocked_out_difference(lesson: ModuleType) -> None:
+    intact = np.array([61.0, 80.0, 95.0, 74.0, 102.0, 88.0, 69.0])
+    rise = np.array([21.0, 27.5, 24.0, 30.0, 19.0, 26.0, 23.5])
+    _knocked_out(lesson, intact, rise)
+    # Fewer fables, two of which need the head so little that they are easier without it.
+    expect(
+        _by_student(lesson, intact[:4], np.array([3.0, -1.0, 6.0, -2.0])),
+        [1.5, 1.96 * math.sqrt(41 / 12)],
+        "a rise by 3, -1, 6 and -2 nats",
+        [([3.0, 1.96 * math.sqrt(14 / 12)], "two of the four fables are easier without the head: that is a rise below "
+                                            "zero, and you made it positive")],
+        tolerance=1e-4,
+    )  # fmt: skip
+    rng = draws("knocked_out_difference")
+    for n in (int(rng.integers(20, 60)), 2):
+        intact, rise = rng.normal(90, 20, n), rng.normal(2, 5, n)
+        half = 1.96 * rise.std(ddof=1) / math.sqrt(n)
+        what = f"the mean rise over {n} fables, and the half width"
+        expect(_by_student(lesson, intact, rise), [rise.mean(), half], what, (), 1e-4)
+
+
+def _by_student(lesson: ModuleType, intact: Array, rise: Array) -> object:
+    """The student's answer. A half width by Student's t, which is right for few fables, is turned into 1.96 errors."""
+    answer = lesson.knocked_out_difference(intact.copy(), intact + rise)
+    if answer is not None and np.shape(answer) == (2,):
+        n = len(rise)
+        error = rise.std(ddof=1) / math.sqrt(n)
+        if math.isclose(answer[1], student.ppf(0.975, n - 1) * error, rel_tol=1e-3):
+            return [answer[0], 1.96 * error]
+    return answer
+
+
+def _knocked_out(lesson: ModuleType, intact: Array, rise: Array) -> None:
+    without, n = intact + rise, len(rise)
+    deviation = rise.std(ddof=1)
+    error = deviation / math.sqrt(n)
+    unpaired = 1.96 * math.sqrt((intact.var(ddof=1) + without.var(ddof=1)) / n)
+    answer = _by_student(lesson, intact, rise)
+    if answer is not None and np.shape(answer) != (2,):
+        raise Wrong("two numbers are expected: the mean and the half width of its interval")
+    mean = rise.mean()
+    expect(
+        answer,
+        [mean, 1.96 * error],
+        "the mean rise over 7 fables, and the half width",
+        [
+            (
+                [-mean, 1.96 * error],
+                f"your sign is turned: without the head the loss is {mean:.1f} nats higher, so it costs something; you "
+                "say that the model is better off without it",
+            ),
+            (
+                [mean, 1.96 * deviation],
+                f"±{1.96 * deviation:.1f} says how much the fables differ from each other. The mean of 7 fables is "
+                "more "
+                "certain than a single fable, and ever more so with more of them",
+            ),
+            (
+                [mean, unpaired],
+                f"your half width is {unpaired:.1f}, because some fables are hard for both models. The same fable "
+                "stands "
+                f"in both lists, so take the differences first: ±{1.96 * error:.1f}",
+            ),
+            (
+                [mean, 1.96 * deviation / n],
+                "you divide by F; the *variance* of a mean falls with F, its deviation with √F",
+            ),
+            ([mean, error], "this is one standard error; 95 % of the time the truth is within 1.96 of them"),
+            (
+                [mean, 1.96 * rise.std() / math.sqrt(n)],
+                "your deviation has F in the denominator; the mean is fitted to the same numbers, so a sample's has "
+                "F - 1",
+            ),
+            ([mean, 1.96 * deviation**2 / math.sqrt(n)], "this is made of the variance; take its root"),
+            ([mean - 1.96 * error, mean + 1.96 * error], "these are the ends; the mean and the half width are asked"),
+            ([mean, 2 * 1.96 * error], "this is the whole width; the half width, to one side, is asked"),
+        ],
+        tolerance=1e-5,  # 1.959964 is right, too
+    )
+
+
+def patched(lesson: ModuleType) -> None:
+    D = 5
+    matrices = [_numbers(D, D, seed=seed, scale=0.5) for seed in (1, 2, 3, 4)]
+    layers = [lambda x, W=W: np.tanh(W @ x) for W in matrices]
+    x, other = _numbers(D, seed=5), _numbers(D, seed=6)
+
+    def streams(start: Array) -> tuple[list[Array], list[Array]]:
+        """The stream before each layer and at the end, and what each layer adds."""
+        stream, added = [start], []
+        for layer in layers:
+            added.append(layer(stream[-1]))
+            stream.append(stream[-1] + added[-1])
+        return stream, added
+
+    (ours, our_outputs), (theirs, their_outputs) = streams(x), streams(other)
+
+    def run_on(stream: Array, first: int) -> Array:
+        for layer in layers[first:]:
+            stream = stream + layer(stream)
+        return stream
+
+    def without_stream(place: int) -> Array:
+        """The mistake of a chain of layers: each reads the output of the one before it."""
+        mine, patch = x, other
+        for number, layer in enumerate(layers):
+            mine, patch = layer(patch if number == place else mine), layer(patch)
+        return mine
+
+    for place in (2, 0, 3):
+        after = place + 1
+        patch_is_late = ours[place] + layers[place](theirs[after])
+        frozen = ours[place] + their_outputs[place] + np.sum([np.zeros(D), *our_outputs[place + 1 :]], axis=0)
+        patched_twice = ours[place] + np.sum(their_outputs[place:], axis=0)
+        right = run_on(ours[place] + their_outputs[place], place + 1)
+        given = x.copy(), other.copy()
+        answer = lesson.patched(list(layers), *given, place)
         expect(
             answer,
-            nats[is_answer].mean(),
+            right,
+            f"a net of 4 layers, layer {place} patched",
+            [
+                (
+                    theirs[-1],
+                    "you put the other text's whole *stream* in its place, so the end is that of the other text. Only "
+                    "what one layer adds is to be replaced; what x has gathered before it stays",
+                ),
+                (
+                    run_on(ours[place] + layers[place](other), place + 1),
+                    "the layer has read the beginning of the other text, not what the layers before it have made of it",
+                ),
+                (
+                    frozen,
+                    "the layers after the patch add what they added without it: compute them again. What they make of "
+                    "the patch is the question",
+                ),
+                (
+                    patched_twice,
+                    "all layers from the patch on come from the other text; only one of them should",
+                ),
+                (
+                    run_on(their_outputs[place], place + 1),
+                    "the patch took the place of the stream; it must be *added* to it, like any layer's output",
+                ),
+                (
+                    run_on(ours[place] + layers[place](ours[place]) + their_outputs[place], place + 1),
+                    "the layer's own output is still there: the patch comes in its place, not on top of it",
+                ),
+                (
+                    run_on(theirs[place] + layers[place](ours[place]), place + 1),
+                    "the texts are the wrong way round: x is the text that runs, and `other` gives one output",
+                ),
+                (ours[-1], "nothing is patched: this is the end of the run on x"),
+                (
+                    ours[place] + their_outputs[place],
+                    "your run ends with the patch; the layers after it still have to read what has become of x",
+                ),
+                (
+                    run_on(patch_is_late, place + 1),
+                    "for the patch the layer has read the other text's stream *after* itself; it reads the stream "
+                    "before it",
+                ),
+                (
+                    without_stream(place),
+                    "each of your layers reads only what the one before it has put out; a layer *adds* its output to "
+                    "the stream, and the next one reads the sum",
+                ),
+                (
+                    run_on(ours[place - 1] + their_outputs[place - 1], place) if place else x,
+                    f"you have patched layers[{place - 1}]: layers are counted from 0, so it should be layers[{place}]",
+                ),
+            ],
+        )
+        _is_unchanged(given[0], x)
+        _is_unchanged(given[1], other)
+    _patched_elsewhere(lesson)
+
+
+def _patched_elsewhere(lesson: ModuleType) -> None:
+    """Other depths, a stream with positions, a layer that occurs twice, and a list that others still need."""
+    rng = draws("patched")
+    for n in (int(rng.integers(5, 9)), 1):
+        W = 0.5 * rng.normal(size=(n, 4, 4))
+        layers = [lambda x, W=each: np.tanh(x @ W) for each in W]
+        if n > 1:
+            layers[-1] = layers[1]  # the same function: weights may be shared
+        for place in {0, 1, n - 1} & set(range(n)):
+            x, other = rng.normal(size=(2, 3, 4))
+            right, there = x, other
+            for number, layer in enumerate(layers):
+                right, there = right + layer(there if number == place else right), there + layer(there)
+            given, what = list(layers), f"a net of {n} layer{'s' * (n > 1)} and 3 positions, layer {place} patched"
+            answer = lesson.patched(given, x.copy(), other.copy(), place)
+            if given != layers:
+                raise Wrong("you changed the list of layers; whoever called you would go on with a patched net")
+            twice = x if n == 1 else _with_all_alike_patched(layers, x, other, place)
+            alike = (
+                f"{what}: the net has the same layer at two places, and you patched both. `place` says which one "
+                "is meant, not what the layer is"
+            )
+            expect(answer, right, what, [(twice, alike)])
+
+
+def _with_all_alike_patched(layers: list, x: Array, other: Array, place: int) -> Array:
+    for layer in layers:
+        x, other = x + layer(other if layer is layers[place] else x), other + layer(other)
+    return x
+
+
+# ---- Depth as time ----
+
+
+def _velocity(x: Array, time: float) -> Array:
+    return np.array([x[1] - 0.5 * x[0], -x[0] * (1 + 3 * time), 0.3 * x[2] + time])
+
+
+def _euler(x: Array, n: int, step: float | None = None, first: float = 0.0, speed: float | None = None) -> Array:
+    for layer in range(n):
+        x = x + (1 / n if step is None else step) * _velocity(x, (layer + first) * (1 / n if speed is None else speed))
+    return x
+
+
+def euler(lesson: ModuleType) -> None:
+    x, n = np.array([1.0, -0.5, 0.8]), 4
+    at_start = x.copy()
+    for layer in range(n):
+        at_start = at_start + _velocity(x, layer / n) / n
+    unmoved = x.copy()
+    for _ in range(n):
+        unmoved = unmoved + _velocity(unmoved, 0.0) / n
+    last_at_one = x.copy()
+    for time in np.linspace(0, 1, n):
+        last_at_one = last_at_one + _velocity(last_at_one, time) / n
+    alone = x.copy()
+    for layer in range(n):
+        alone = _velocity(alone, layer / n) / n
+    given = x.copy()
+    answer = lesson.euler(_velocity, given, n)
+    expect(
+        answer,
+        _euler(x, n),
+        "4 steps of Euler's method",
+        [
+            (
+                _euler(x, n, step=1.0),
+                "each layer takes a step of 1, so 4 layers go on to time 4. The steps share the time from 0 to 1: 1/4 "
+                "each",
+            ),
+            (
+                _euler(x, n, step=1.0, speed=1.0),
+                "each layer takes a step of 1, so 4 layers go on to time 4. The steps share the time from 0 to 1: 1/4 "
+                "each",
+            ),
+            (
+                _euler(x, n, first=1.0),
+                "your first layer stands at time 1/4: Euler's method asks for the velocity where a step begins, and "
+                "the "
+                "first begins at 0",
+            ),
+            (
+                _euler(x, n, speed=1.0),
+                "your layers stand at the times 0, 1, 2, 3; the whole way takes 1, so layer l is at l/4",
+            ),
+            (
+                at_start,
+                "every layer looks at the x from the beginning; it should look at what the layers before it have made",
+            ),
+            (
+                last_at_one,
+                "your layers stand at 0, 1/3, 2/3 and 1. Time 1 is where the last step *ends*; it begins at 3/4",
+            ),
+            (alone, "x is gone: a layer *adds* its step to x"),
+            (x + _velocity(x, 0.0), "this is one long step from the start to the end, not 4 short ones"),
+            (unmoved, "every layer has time 0, so all have the same weights; layer l stands at time l/4"),
+        ],
+    )
+    _is_unchanged(given, x)
+    rng = draws("euler")
+    for n in (7, int(rng.integers(10, 40)), 49, 1):
+        start = rng.normal(size=3)
+        end = _euler(start, n)
+        once_more = end + _velocity(end, 1.0) / n
+        what = f"{n} step{'s' * (n > 1)}"
+        expect(
+            lesson.euler(_velocity, start.copy(), n),
+            end,
             what,
             [
                 (
-                    nats[whole].mean(),
-                    "you take all places from an answer's first token to its last: here a question stands "
-                    "between two answers, and it does not count",
+                    once_more,
+                    f"with {n} layers you take {n + 1} steps: 1/{n} is rounded, so {n} of them need not reach 1 "
+                    "exactly. Count the layers, and compute the time from their number",
                 )
             ],
         )
-        _expect_finite_gradients(answer, [given], what)
-        slope = np.exp(_log_softmax(logits)) - np.eye(V)[targets]
-        if given.grad is None:
-            raise Wrong("the loss is right, but no gradient reaches the logits: it was made a number")
-        expect(given.grad, slope * is_answer[..., None] / is_answer.sum(), f"the gradient at the logits of {what}")
+    many = rng.normal(size=(3, 4))
+    expect(lesson.euler(_velocity, many.copy(), 5), _euler(many, 5), "5 steps of 4 points at once")
 
 
-def new_adapter(lesson: ModuleType) -> None:
-    n_out, n_in, rank = 5, 400, 9
-    pair = lesson.new_adapter(n_out, n_in, rank, torch.Generator().manual_seed(12))
-    if pair is None:
-        raise Wrong("the adapter: your function returns None; is a `return` missing?")
-    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        raise Wrong("the adapter: two matrices are expected, A and B")
-    for name, each in zip("AB", pair, strict=True):
-        if getattr(each, "dtype", None) != torch.float64:
-            raise Wrong(
-                f"{name} holds {getattr(each, 'dtype', 'no numbers of PyTorch')}; all tensors of this lesson are "
-                "float64, and PyTorch multiplies only matrices of one kind"
-            )
-    A, B = (each.detach().numpy() for each in pair)
-    if A.shape == (n_out, rank) and B.shape == (rank, n_in):
-        raise Wrong("A comes first: it takes the 400 inputs down to 9 numbers; B takes these up to the 5 outputs")
-    if A.shape == (n_in, rank):
-        raise Wrong("A is on its side: it has a row for each number that it makes, 9, and a column for each input, 400")
-    expect(A.shape, (rank, n_in), "the shape of A")
-    expect(B.shape, (n_out, rank), "the shape of B")
-    if not A.any() and not B.any():
-        raise Wrong(
-            "A and B are both zero: the gradient of B passes through A, and that of A through B, so both are zero and "
-            "stay so. This adapter will never learn"
-        )
-    if (B @ A).any():
-        raise Wrong(
-            f"step 0 is not the base: B A has numbers up to {np.abs(B @ A).max():.2f} before anything was learned. One "
-            "of the two matrices has to begin at zero"
-        )
-    if not A.any():
-        raise Wrong(
-            "A is zero and B is random: step 0 is the base, but the lesson begins with B = 0, as the paper does"
-        )
-    if np.unique(A).size < A.size:
-        raise Wrong("the rows of A are not random numbers: equal rows get equal gradients and never become different")
-    if not 0.9 < A.std() * n_in**0.5 < 1.1:
-        raise Wrong(
-            f"the numbers of A have a deviation of {A.std():.2g}; those of `randn` have 1, and should be divided by "
-            "√I = √400, once"
-        )
-    again, _ = lesson.new_adapter(n_out, n_in, rank, torch.Generator().manual_seed(12))
-    if not np.array_equal(A, again.detach().numpy()):
-        raise Wrong("the same generator gives another A each time: let `randn` draw from it, or no run can be repeated")
-    rng = draws("new_adapter")
-    generator = torch.Generator().manual_seed(int(rng.integers(1, 10**6)))
-    n_out, n_in, rank = (int(n) for n in rng.integers((3, 900, 4), (9, 1200, 8)))
-    (first, B), (second, _) = (lesson.new_adapter(n_out, n_in, rank, generator) for _ in range(2))
-    expect(np.shape(first), (rank, n_in), f"the shape of A, for {n_in} inputs and rank {rank}")
-    expect(np.asarray(B), np.zeros((n_out, rank)), f"B, for {n_out} outputs and rank {rank}")
-    if torch.equal(first, second):
-        raise Wrong(
-            "two adapters, drawn one after the other, have the same A: it does not come from the generator, so "
-            "every layer would begin alike"
-        )
-    scaled = first.detach().numpy() * n_in**0.5
-    if not 0.9 < scaled.std() < 1.1:
-        raise Wrong(
-            f"with {n_in} inputs the numbers of A have a deviation of {first.std():.2g}; it should be about 1/√I"
-        )
-    if np.abs(scaled).max() < 2:
-        raise Wrong(
-            "no number of A is more than 2/√I from 0, and of thousands with a normal distribution some are: draw "
-            "them with `torch.randn`"
-        )
+def order_of_error(lesson: ModuleType) -> None:
+    depths = np.array([2.0, 3.0, 8.0, 20.0, 64.0])
+    errors = np.array([0.31, 0.19, 0.09, 0.031, 0.0115])
 
+    def slope(a: Array, b: Array) -> float:
+        a, b = a - a.mean(), b - b.mean()
+        return float(a @ b / (a @ a))
 
-def lora_forward(lesson: ModuleType) -> None:
-    for n_in, n_out, layer in ((6, 6, "a square layer"), (7, 5, "a layer with 7 inputs and 5 outputs")):
-        R, alpha = 3, 6.5
-        x, W = _numbers(4, n_in), _numbers(n_out, n_in, seed=1)
-        A, B = _numbers(R, n_in, seed=2), _numbers(n_out, R, seed=3)
-        base, change = x @ W.T, x @ A.T @ B.T
-        mistakes = [
-            (base + change, "α/R is missing: with α = 6.5 and R = 3 the change should be 2.17 times as large"),
-            (base + alpha * change, "you multiply by α, not by α/R: whoever doubles the rank would double the change"),
-            (base + R / alpha * change, "you multiply by R/α; it is α/R"),
-            (alpha / R * change, "the base is missing: the adapter stands beside W, not in its place"),
-            (alpha / R * (base + change), "you scale the base as well: α/R belongs to the change alone"),
-            (base, "your adapter changes nothing"),
+    x, y = np.log(depths), np.log(errors)
+    answer = lesson.order_of_error(depths.copy(), errors.copy())
+    expect(
+        answer,
+        slope(x, y),
+        "five errors that fall about as 1/depth",
+        [
             (
-                base + alpha / n_in * change,
-                f"you divide α by the number of inputs, {n_in}; R is the rank, the number of rows of A",
+                slope(depths, errors),
+                f"this is the slope of the values, {slope(depths, errors):.4f}: it says how much the error changes per "
+                "layer, and that is not the same at depth 2 and at 64. Powers are straight lines in the logarithms",
             ),
-        ]
-        if n_in == n_out:
-            swapped = (
-                "A and B are swapped: first A takes the inputs down to R numbers, then B takes these up. In a layer "
-                "with as many outputs as inputs, no shape warns you"
-            )
-            mistakes += [(base + scale * (x @ B @ A), swapped) for scale in (1.0, alpha / R, alpha)]
-            mistakes.append(
-                (
-                    x @ W + alpha / R * (x @ B @ A),
-                    "your W is transposed once too often, or not at all: row o of W makes output o",
-                )
-            )
-        given = [torch.tensor(each) for each in (x, W, A, B)]
-        answer = lesson.lora_forward(*given, alpha)
-        expect(answer, base + alpha / R * change, f"the outputs of {layer} with an adapter", mistakes)
-        if not np.array_equal(given[1].numpy(), W):
-            raise Wrong("right, but you changed W itself: the base is frozen, and a second call would add B A again")
-    rng = draws("lora_forward")
-    for n_rows, R, n_out in ((int(rng.integers(2, 6)), int(rng.integers(5, 9)), 2), (1, 1, 4)):
-        x, W = rng.normal(size=(n_rows, 6)), rng.normal(size=(n_out, 6))
-        A, B, alpha = rng.normal(size=(R, 6)), rng.normal(size=(n_out, R)), float(rng.uniform(2, 20))
-        given = _tensors(x, A, B)
-        answer = lesson.lora_forward(given[0], torch.tensor(W), given[1], given[2], alpha)
-        base, change = x @ W.T, x @ A.T @ B.T
+            (
+                slope(depths, y),
+                "you took the logarithm of the errors alone: there, c·e^(-depth) is a straight line, and a power of "
+                "the "
+                "depth is not",
+            ),
+            (
+                slope(x, errors),
+                "you took the logarithm of the depths alone: errors fall by a factor, not by an amount",
+            ),
+            (
+                slope(y, x),
+                "the axes are the wrong way round: you tell how the depth depends on the error",
+            ),
+            (
+                y.mean() - slope(x, y) * x.mean(),
+                "this is the intercept, ln c; `np.polyfit` gives the slope first",
+            ),
+            (
+                -slope(x, y),
+                "the sign is turned: the error falls with the depth, so the power is negative",
+            ),
+            (
+                (y[-1] - y[0]) / (x[-1] - x[0]),
+                "this is the slope from the first point to the last; the best line through all five is asked",
+            ),
+            (
+                float(x @ y / (x @ x)),
+                "your line goes through the origin; it must be free to start anywhere: that is the c",
+            ),
+        ],
+        tolerance=1e-6,
+    )
+    rng = draws("order_of_error")
+    for power in (0.5, 2.0, -1.5):
+        n = int(rng.integers(4, 9))
+        depths = rng.permutation(60)[:n] + 2
+        errors = depths**power * np.exp(rng.normal(0, 0.4, n))
+        x, y = np.log(depths), np.log(errors)
+        grow = "these errors grow with the depth, so the power is positive; you made it negative"
+        in_order = slope(np.sort(x), -np.sort(-y))
+        apart = "you sorted depths and errors, each by itself; an error belongs to its own depth"
+        mistakes = [(-abs(slope(x, y)), grow)] if slope(x, y) > 0 else []
+        mistakes += [(in_order, apart), (slope(np.sort(x), np.sort(y)), apart)]
+        answer = lesson.order_of_error(depths, errors)
+        expect(answer, slope(x, y), f"{n} errors about as depth^{power:g}", mistakes, 1e-6)
+    expect(lesson.order_of_error(np.array([4, 16]), np.array([0.4, 0.05])), -1.5, "two errors, 0.4 and 0.05", (), 1e-6)
+
+
+def _moved(x: Array, beta: float, step: float, causal: bool, **how: bool) -> Array:
+    """One step, token after token; with switches for mistakes."""
+    T = len(x)
+    result, source = np.zeros_like(x), x.copy()
+    for t in range(T):
+        rows = range(t, T) if how.get("past") and causal else range(t + 1) if causal else range(T)
+        scores = np.array([beta * (source[t] @ source[s]) for s in rows])
+        shares = _softmax(scores) if beta else np.full(len(scores), 1 / len(scores))
+        mean = sum(share * source[s] for share, s in zip(shares, rows, strict=True))
+        moved = mean if how.get("jump") else source[t] + step * mean
+        if how.get("towards"):
+            moved = source[t] + step * (mean - source[t])
+        result[t] = moved if how.get("free") else moved / np.linalg.norm(moved)
+        if how.get("in_place"):
+            source[t] = result[t]
+    return result
+
+
+def attention_flow_step(lesson: ModuleType) -> None:
+    T, D, beta, step = 5, 3, 1.7, 0.6
+    x = _numbers(T, D)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    given = x.copy()
+    for causal in (False, True):
+        scores = beta * x @ x.T
+        hidden = np.where(np.tri(T) > 0, scores, -np.inf) if causal else scores
+        over_queries = x + step * _softmax(hidden, axis=0) @ x
+        late = x + step * (_softmax(scores) * np.tri(T)) @ x
+        zeros = x + step * _softmax(scores * np.tri(T)) @ x
+        raised = np.exp(hidden)
+        sums = x + step * raised @ x
+        sums_of_scaled = x + step * (raised / raised.max(axis=1, keepdims=True)) @ x
+        scaled = x + step * _softmax(hidden / math.sqrt(D)) @ x
+        columns = x + step * _softmax(hidden) @ x
+        what = "5 tokens" + (", each sees itself and those before it" if causal else ", without a mask")
+        free = _moved(x, beta, step, causal, free=True)
+        mean = _moved(x, beta, step, causal, free=True, jump=True)
+        along = x + step * (mean - np.sum(mean * x, axis=1, keepdims=True) * x)
+        with np.errstate(all="ignore"):
+            answer = lesson.attention_flow_step(given, beta, step, causal)
+        _is_unchanged(given, x)
+        if causal and np.shape(answer) == (T, D) and np.isnan(np.asarray(answer, dtype=float)[0]).all():
+            raise Wrong("token 0 is NaN: with your mask it sees nobody, and 0/0 is no share. It sees itself")
         expect(
             answer,
-            base + alpha / R * change,
-            f"{n_rows} rows, 6 inputs, {n_out} outputs and rank {R}",
+            _moved(x, beta, step, causal),
+            what,
             [
-                (base + alpha / n_out * change, f"you divide α by {n_out}, the number of outputs; R is the rank, {R}"),
-                (base + alpha / 3 * change, f"you divide α by 3, whatever the rank is; here it is {R}"),
+                (
+                    free,
+                    f"your tokens have left the sphere: token 0 has length {np.linalg.norm(free[0]):.2f}. "
+                    "Divide each by its length; without that they grow at every step, and with them the scores",
+                ),
+                (
+                    _moved(x, beta, step, causal, past=True),
+                    "your mask hides the past: token 0 sees all tokens, and the last one itself alone. Row t "
+                    "may see the columns up to t",
+                ),
+                (
+                    _rows_to_length_one(over_queries),
+                    "your softmax runs over the queries: the columns sum to 1, so one token takes more than a "
+                    "whole and another less",
+                ),
+                (
+                    _moved(x, beta, step, causal, in_place=True),
+                    "token 1 already saw the moved token 0: you wrote into the array while the others still "
+                    "read it. All tokens of a layer move at once",
+                ),
+                (
+                    _rows_to_length_one(late) if causal else x,
+                    "you hid the future after the softmax: it has taken its share already, so the rows don't sum to 1"
+                    if causal
+                    else "nothing has moved",
+                ),
+                (
+                    _rows_to_length_one(zeros) if causal else x,
+                    "you gave the hidden tokens the score 0; e⁰ is 1, so they still have a share. Their score must be "
+                    "-∞"
+                    if causal
+                    else "nothing has moved",
+                ),
+                *(
+                    (
+                        _rows_to_length_one(each),
+                        "your shares don't sum to 1: divide e^score by the sum over the keys, as a softmax does",
+                    )
+                    for each in (sums, sums_of_scaled)
+                ),
+                (
+                    _moved(x, beta, step, causal, jump=True),
+                    "each token has jumped to the mean; the layer is residual: x plus `step` times the mean",
+                ),
+                (
+                    _moved(x, beta, step, causal, towards=True),
+                    "you moved by step · (mean - x); the layer adds step · mean, and the sphere takes care of the "
+                    "length",
+                ),
+                (
+                    _rows_to_length_one(along),
+                    "you took off the part of the mean that points outwards; for short steps that is the same, but "
+                    "here the whole mean is added, as a layer does",
+                ),
+                (_moved(x, 1.0, step, causal), "`beta` has no effect: it multiplies the scores"),
+                (_rows_to_length_one(scaled), "you divide the scores by √D; here `beta` alone scales them"),
+                (
+                    columns / np.linalg.norm(columns, axis=0, keepdims=True),
+                    "your columns have length 1; a token is a row",
+                ),
+                (columns / np.linalg.norm(columns), "you divided all tokens by one length; each has its own"),
+                (
+                    _moved(x, beta, step, not causal),
+                    "these tokens look ahead, though the mask is on"
+                    if causal
+                    else "a mask hides tokens, though it is off",
+                ),
             ],
         )
-        _expect_a_gradient(answer, "A and B")
-        answer.sum().backward()
-        for name, each, right in (
-            ("A", given[1], B.sum(axis=0)[:, None] * x.sum(axis=0)),
-            ("B", given[2], np.ones((n_out, 1)) * (A @ x.sum(axis=0))),
-        ):
-            if each.grad is None:
-                raise Wrong(f"the outputs are right, but no gradient reaches {name}: it would never be trained")
-            expect(each.grad, alpha / R * right, f"the gradient at {name} of the sum of all outputs")
+    rng = draws("attention_flow_step")
+    for T, beta, causal in ((int(rng.integers(7, 12)), 2.5, True), (3, 0.4, False), (1, 1.0, True)):
+        x, step = _rows_to_length_one(rng.normal(size=(T, int(rng.integers(2, 6))))), float(rng.uniform(0.2, 1.5))
+        what = f"{T} token{'s' * (T > 1)} in {x.shape[1]} dimensions{', causal' if causal else ''}"
+        expect(lesson.attention_flow_step(x.copy(), beta, step, causal), _moved(x, beta, step, causal), what)
+    _sharp(lesson)
 
 
-# ---- Learning from preferences ----
-
-
-def reward_loss(lesson: ModuleType) -> None:
-    chosen, rejected = np.array([2.0, 0.5, -1.0, 0.3]), np.array([1.0, 1.2, -1.5, 0.3])
-    margin = chosen - rejected
-    p = 1 / (1 + np.exp(-margin))
-    learned = lesson.reward_loss(torch.tensor(chosen, requires_grad=True), torch.tensor(rejected, requires_grad=True))
-    expect(
-        learned,
-        _surprise(margin).mean(),
-        "the loss of four pairs",
-        [
-            (
-                _surprise(-margin).mean(),
-                "your difference is reversed: you are surprised when the better answer wins, and would train a model "
-                "to give it the lower reward",
-            ),
-            (
-                -np.log(p.mean()),
-                "you take the mean of the probabilities before the logarithm: the pairs are independent, so their "
-                "probabilities multiply, and it is the logarithms that add up",
-            ),
-            (
-                1 - p.mean(),
-                "this is 1 less the mean probability, not the surprise -ln p: it hardly punishes being sure and wrong",
-            ),
-            (-p.mean(), "this is a probability; the logarithm is missing"),
-            (-margin.mean(), "this is the difference alone: it can be made as small as you like by larger rewards"),
-            (
-                -np.log(np.exp(chosen) / (np.exp(chosen) + np.exp(rejected).sum())).mean(),
-                "each chosen answer is compared with all rejected ones; a pair has two",
-            ),
-            (_surprise(margin).sum(), "this is the sum over the pairs; the mean is asked for"),
-            (-_surprise(margin).mean(), "the sign: this is the mean of ln p, but a surprise is never negative"),
-            (
-                _surprise(margin.mean()),
-                "you take the mean of the differences first; each pair has a surprise of its own, and the mean is of "
-                "those",
-            ),
-        ],
-    )
-    _expect_a_gradient(learned, "the rewards")
-    answer = lesson.reward_loss(torch.tensor([0.0, 1.0], dtype=torch.float64), torch.tensor([900.0, 1.0]).double())
-    if answer is not None and not _is_finite(answer):
-        raise Wrong(
-            "right for small rewards; where the loser's is 900 higher, σ is rounded to 0, and ln 0 is -∞ (lesson 3)"
-        )
-    expect(answer, (900 + np.log(2)) / 2, "the loss of a pair with rewards 0 and 900, and one with 1 and 1")
-    rng = draws("reward_loss")
-    for n, size in ((int(rng.integers(5, 12)), 3.0), (1, 2000.0)):
-        margin = size * (1 + rng.random(n)) * np.sign(np.arange(n) - 0.5)  # the first is wrong
-        rewards = rng.normal(size=n)
-        given = _tensors(rewards + margin, rewards)
-        what = f"the loss of {n} pair{'s' * (n > 1)} with differences up to {np.abs(margin).max():.0f}"
-        answer = lesson.reward_loss(*given)
-        expect(answer, _surprise(margin).mean(), what)
-        _expect_finite_gradients(answer, given, what)
-        slope = 1 / (1 + np.exp(np.minimum(margin, 700))) / n
-        for name, each, right in (("winners", given[0], -slope), ("losers", given[1], slope)):
-            if each.grad is None:
-                raise Wrong(f"the loss is right, but no gradient reaches the rewards of the {name}")
-            expect(each.grad, right, f"the gradient at the rewards of the {name}")
-
-
-def optimal_policy(lesson: ModuleType) -> None:
-    beta = 0.4
-    reference = np.array([[0.5, 0.3, 0.15, 0.05], [0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1]])
-    rewards = np.array([[0.0, 0.2, 1.0, 0.9], [1.0, 0.3, 0.1, 0.6], [0.2, 0.2, 0.8, 0.0]])
-    raised = reference * np.exp(rewards / beta)
-    right = raised / raised.sum(axis=1, keepdims=True)
-
-    def shares(x: Array) -> Array:
-        return x / x.sum(axis=1, keepdims=True)
-
-    expect(
-        lesson.optimal_policy(torch.tensor(reference), torch.tensor(rewards), beta),
-        right,
-        "the best policies for three questions",
-        [
-            (
-                shares(reference * np.exp(rewards * beta)),
-                "your factor is e^{βr}: then a higher price would move the policy further from the reference. A high "
-                "price should keep it near",
-            ),
-            (
-                shares(np.exp(rewards / beta)),
-                "the reference is missing: this is the best policy for a reference that likes all answers alike",
-            ),
-            (raised, f"row 0 sums to {raised[0].sum():.1f}: divide by Z to get probabilities"),
-            (
-                raised / raised.sum(),
-                "all three rows together sum to 1: each question has a Z of its own",
-            ),
-            (shares(raised.T).T, "your columns sum to 1; a row is a question, and its answers share the 1"),
-            (shares(reference + np.exp(rewards / beta)), "you add to the reference; the factor e^{r/β} multiplies it"),
-            (
-                shares(np.exp(reference + rewards / beta)),
-                "you add probabilities to rewards; it is the *logarithm* of the reference that adds to r/β",
-            ),
-            (
-                np.eye(4)[rewards.argmax(axis=1)],
-                "all probability is on the best answer: that is the policy for a price of 0",
-            ),
-            (np.log(right), "these are logarithms; the probabilities are asked for"),
-        ],
-    )
-    rng = draws("optimal_policy")
-    for beta in (0.3, 100.0, 0.001):
-        Q, X = (int(n) for n in rng.integers((2, 5), (5, 9)))
-        reference = rng.dirichlet(np.ones(X), Q)
-        rewards = 2 * rng.random((Q, X)) + 5 * np.arange(Q)[:, None]  # each question is easier than the one before
-        if beta < 1:
-            reference[:, 0], rewards[:, 0] = 0.0, 5 * Q + 5  # an answer that nobody gives would be the best
-            reference /= reference.sum(axis=1, keepdims=True)
-        _one_price(lesson, reference, rewards, beta)
-
-
-def _one_price(lesson: ModuleType, reference: Array, rewards: Array, beta: float) -> None:
-    with np.errstate(divide="ignore"):
-        scores = np.log(reference) + rewards / beta
-        smoothed = np.exp(_log_softmax(np.log(reference + 1e-12) + rewards / beta))
-    answer = lesson.optimal_policy(torch.tensor(reference), torch.tensor(rewards), beta)
-    what = f"the best policies for {len(reference)} questions with {reference.shape[1]} answers, at a price of {beta:g}"
-    if np.shape(answer) == reference.shape and not _is_finite(answer):
-        raise Wrong(
-            f"{what}: there is a NaN. A reward of 1 is a factor of e^{1 / beta:.0f}, which a computer cannot hold: "
-            "work with ln π_ref + R/β, and let a softmax of each row take care of the size (lesson 5)"
-        )
-    expect(
-        answer,
-        np.exp(_log_softmax(scores)),
-        what,
-        [
-            (
-                smoothed,
-                "an answer that the reference never gives becomes likely: 0 times any factor is 0. Don't add a small "
-                "number to the probabilities",
-            ),
-            (
-                np.eye(reference.shape[1])[np.zeros(len(reference), dtype=int)],
-                "an answer that the reference never gives becomes certain: 0 times any factor is 0. Don't add a small "
-                "number to the probabilities",
-            ),
-        ],
-    )
-
-
-def dpo_loss(lesson: ModuleType) -> None:
-    P, T, beta = 3, 5, 0.3
-    parts = [-np.abs(_numbers(P, T, seed=seed)) for seed in (1, 2, 3, 4)]
-    lengths = [(5, 2, 4), (3, 5, 4)]
-    for part, length in zip(parts, (*lengths, *lengths), strict=True):
-        for row, n in zip(part, length, strict=True):
-            row[n:] = 0.0
-    tensors = [torch.tensor(part, requires_grad=True) for part in parts]
-    chosen, rejected, reference_chosen, reference_rejected = (part.sum(axis=1) for part in parts)
-    margin = (chosen - reference_chosen) - (rejected - reference_rejected)
-    n_chosen, n_rejected = np.array(lengths)
-    means = (chosen - reference_chosen) / n_chosen - (rejected - reference_rejected) / n_rejected
-    answer = lesson.dpo_loss(*tensors, beta)
-    expect(
-        answer,
-        _surprise(beta * margin),
-        "the losses of three pairs",
-        [
-            (
-                _surprise(beta * (chosen - rejected)),
-                "the reference is forgotten: an answer that was likely from the start then counts as preferred by you",
-            ),
-            (
-                beta * _surprise(margin),
-                "β is outside of the logarithm: there it only scales the gradient, like a learning rate. Inside of "
-                "σ it says how far the policy has to move for a preference",
-            ),
-            (
-                _surprise(margin),
-                "β is missing: your policy would be the best one for a price of 1",
-            ),
-            (
-                _surprise(beta * means),
-                "you take the mean of each answer's log-probabilities: ln p of an answer is the *sum* over its tokens. "
-                "With means, 5 tokens would count no more than 2",
-            ),
-            (
-                _surprise(beta * margin / T),
-                "you take the mean over T = 5 places, the padding included: ln p of an answer is the *sum* over its "
-                "tokens",
-            ),
-            (_surprise(-beta * margin), "your difference is reversed: the rejected answer would become likelier"),
-            (_surprise(margin / beta), "you divide by β: solving π* for the reward gives β ln(π/π_ref), a product"),
-            (-_surprise(beta * margin), "the sign: this is ln σ, but a surprise is never negative"),
-            (
-                _surprise(beta * ((chosen + reference_chosen) - (rejected + reference_rejected))),
-                "the reference comes with the wrong sign: an answer's implicit reward is its ln π less *its own* "
-                "ln π_ref",
-            ),
-            (
-                _surprise(beta * (parts[0] - parts[2] - parts[1] + parts[3])).sum(axis=1),
-                "you compare token by token, so the first word of one answer is against the first of the other; "
-                "whole answers were compared: first the sums, then σ",
-            ),
-            (
-                _surprise(beta * (chosen / reference_chosen - rejected / reference_rejected)),
-                "you divide one logarithm by the other: the logarithm of a ratio is a difference",
-            ),
-            (
-                _surprise(beta * (chosen - reference_chosen) - (rejected - reference_rejected)),
-                "β multiplies both implicit rewards, not the chosen answer's alone",
-            ),
-        ],
-    )
-    if not isinstance(answer, torch.Tensor) or not answer.requires_grad:
-        raise Wrong("the losses are right, but no gradient reaches the policy: was it detached, too, or made a number?")
-    answer.sum().backward()
-    if any(each.grad is not None and bool(each.grad.abs().max() > 0) for each in tensors[2:]):
-        raise Wrong(
-            "the losses are right, but their gradient passes through the reference: if both are the same network, "
-            "the two gradients cancel, and nothing is learned. The reference has to stand still"
-        )
-    slope = -beta / (1 + np.exp(beta * margin))
-    if tensors[0].grad is None or tensors[1].grad is None:
-        raise Wrong("the losses are right, but no gradient reaches the policy's log-probabilities")
-    expect(tensors[0].grad[:, 0], slope, "the gradient at the chosen answers")
-    expect(tensors[1].grad[:, 0], -slope, "the gradient at the rejected answers")
-    rng = draws("dpo_loss")
-    for P, size in ((int(rng.integers(4, 9)), 1.0), (1, 1.0), (2, 1000.0)):
-        T, beta = int(rng.integers(3, 8)), float(rng.uniform(0.1, 0.6)) if size == 1 else 1.0
-        parts = -size * rng.random((4, P, T))
-        if size > 1:  # the chosen answer is far less likely than it was, then far likelier
-            parts[0, 0], parts[1, 0], parts[0, 1], parts[1, 1] = -size, -0.1, -0.1, -size
-        tensors = _tensors(*parts)
-        chosen, rejected, reference_chosen, reference_rejected = parts.sum(axis=2)
-        margin = beta * (chosen - reference_chosen - rejected + reference_rejected)
-        what = f"the loss{'es' * (P > 1)} of {P} pair{'s' * (P > 1)} of {T} tokens, with differences up to "
-        what += f"{np.abs(margin).max():.0f}"
-        answer = lesson.dpo_loss(*tensors, beta)
-        if np.shape(answer) == (P,) and not _is_finite(answer):
-            raise Wrong(
-                f"{what}: there is a number that is none. σ is rounded to 0 there, as in `reward_loss`, or the "
-                "probability of a whole answer is: stay with logarithms"
-            )
-        if P == 1 and np.shape(answer) == ():
-            raise Wrong("of a single pair you return a number; the losses have the shape (P,), so here (1,)")
-        expect(answer, _surprise(margin), what)
-        _expect_finite_gradients(answer, tensors[:2], what)
-
-
-# ---- Learning from one's own answers ----
-
-
-def group_advantages(lesson: ModuleType) -> None:
-    # As many answers as questions: an axis that was lost or mixed up gives numbers, and a sentence, not an exception.
-    equal = lesson.group_advantages(torch.tensor([[0.5, 0.5, 0.5], [0.0, 1.0, 0.0], [1.0, 0.0, 0.5]]).double())
-    if equal is not None and np.shape(equal) == (3, 3) and np.isnan(np.asarray(equal, dtype=float)).any():
-        raise Wrong(
-            "three equal rewards give NaN: their deviation is 0, and 0/0 is no number. One such group would turn "
-            "all weights into NaN"
-        )
-    rewards = np.array([[1.0, 0.0, 0.0, 0.5], [0.9, 1.0, 0.2, 1.0], [0.0, 0.1, 0.8, 0.0], [0.4, 0.7, 0.2, 0.3]])
-    mean, s = rewards.mean(axis=1, keepdims=True), rewards.std(axis=1, ddof=1, keepdims=True)
-    centred = rewards - mean
-    across = (rewards - rewards.mean(axis=0)) / (rewards.std(axis=0, ddof=1) + 1e-4)
-    easy = (
-        "you compare with the mean over all questions: every answer to an easy question then looks good, even its worst"
-    )
-    lost = (
-        "the mean of question j was taken from column j: without its axis, a mean (Q,) is spread over the rows. It "
-        "has to stay a column, (Q, 1)"
-    )
-    expect(
-        lesson.group_advantages(torch.tensor(rewards)),
-        centred / (s + 1e-4),
-        "the advantages of 4 questions with 4 answers each",
-        [
-            ((rewards - rewards.mean()) / (s + 1e-4), easy),
-            ((rewards - rewards.mean()) / (rewards.std(ddof=1) + 1e-4), easy),
-            (
-                centred / (rewards.std(ddof=1) + 1e-4),
-                "the mean is that of each question, but your s is that of all questions together",
-            ),
-            (
-                centred / (rewards.std(axis=1, keepdims=True) + 1e-4),
-                "your s divides by G; here it divides by G - 1. With 4 answers, your advantages are √(4/3), or 15 %, "
-                "too large",
-            ),
-            (centred / s, "you divide by s alone; the 1e-4 beside it is missing"),
-            (centred, "you don't divide by the standard deviation"),
-            (centred / (s**2 + 1e-4), "you divide by the variance; s is its root"),
-            (across, "you compare with the answers to the other questions; a group is a row"),
-            ((rewards - mean.T) / (s.T + 1e-4), lost),
-            ((rewards - mean.T) / (s + 1e-4), lost),
-            (
-                centred / (s.T + 1e-4),
-                "the s of question j divides column j: without its axis, s is spread over the rows. It has to stay a "
-                "column, (Q, 1)",
-            ),
-            (rewards / (s + 1e-4), "the mean is not subtracted: every answer with a reward would look good"),
-            (rewards - mean / (s + 1e-4), "you divide only the mean by s; the whole difference is divided"),
-        ],
-    )
-    right = np.array([[0.0, 0.0, 0.0], [-1 / 3, 2 / 3, -1 / 3], [0.5, -0.5, 0.0]])
-    right /= np.array([[0.0], [3**-0.5], [0.5]]) + 1e-4
-    expect(equal, right, "the advantages of 3 questions with 3 answers each, those to the first equally good")
-    wide = lesson.group_advantages(torch.tensor(rewards[:2]))
-    expect(wide, (centred / (s + 1e-4))[:2], "the advantages of 2 questions with 4 answers each")
-    rng = draws("group_advantages")
-    one_good = (np.arange(16) == rng.integers(16))[None] * 1.0
-    for rewards, what in (
-        (one_good, "the advantages of one question with 16 answers, one of which is right"),
-        (rng.random((int(rng.integers(3, 7)), int(rng.integers(5, 9)))), "those of random rewards"),
-        (1e6 + rng.random((3, 5)), "those of rewards a little above a million"),
-        (rng.permutation([0.5, 0.501, 0.5, 0.5])[None], "those of a group in which one has 0.501 and the others 0.5"),
-    ):
-        answer = lesson.group_advantages(torch.tensor(rewards))
-        if np.shape(answer) == (16,):
-            raise Wrong(f"{what}: the shape is (16,), but (1, 16) is expected; a single question is a row, too")
-        deviations = rewards - rewards.mean(axis=1, keepdims=True)
-        right = deviations / (rewards.std(axis=1, ddof=1, keepdims=True) + 1e-4)
-        expect(answer, right, what, tolerance=1e-6)
-
-
-def grpo_objective(lesson: ModuleType) -> None:
-    clip = 0.25
-    ratio = np.array([0.5, 0.9, 1.0, 1.1, 1.6, 0.5, 0.9, 1.0, 1.1, 1.6])
-    advantage = np.array([2.0, 2.0, 2.0, 2.0, 2.0, -2.0, -2.0, -2.0, -2.0, -2.0])
-    old = np.log(np.array([0.3, 0.2, 0.5, 0.4, 0.1, 0.3, 0.2, 0.5, 0.4, 0.6]))
-    clipped = ratio.clip(1 - clip, 1 + clip)
-    swapped = np.minimum(ratio, clipped) * advantage
-
-    def clipped_by(ratio: Array, low: float, high: float) -> Array:
-        return np.minimum(ratio * advantage, ratio.clip(low, high) * advantage)
-
-    log_p = torch.tensor(old + np.log(ratio), requires_grad=True)
-    of_logs = "both are logarithms: the ratio of the probabilities is e to the power of their difference"
-    answer = lesson.grpo_objective(log_p, torch.tensor(old), torch.tensor(advantage), clip)
-    expect(
-        answer,
-        clipped_by(ratio, 1 - clip, 1 + clip),
-        "ratios from 0.5 to 1.6, five with advantage 2 and five with advantage -2",
-        [
-            (
-                (ratio * advantage).clip(1 - clip, 1 + clip),
-                "you clip the product of ratio and advantage, as lecture notes N3 have it: a bad answer then gives "
-                "0.75 whatever you do, and is never unlearned. It is the ratio that is clipped",
-            ),
-            (
-                ratio * advantage.clip(1 - clip, 1 + clip),
-                "you clip the advantage: all bad answers become good ones, of advantage 0.75",
-            ),
-            (
-                clipped * advantage,
-                "you clip, but there is no minimum: a good answer that has become half as likely (ratio 0.5) gets no "
-                "gradient, and can't come back",
-            ),
-            (
-                swapped,
-                "for negative advantages you take the smaller *ratio*: multiplied by -2, it is the larger product. "
-                "Take the smaller of the two products: then a bad answer that has become likelier can be pushed back",
-            ),
-            (
-                np.maximum(ratio * advantage, clipped * advantage),
-                "you take the larger product, which is the rosier view: what has gone too far is pushed on, and what "
-                "must come back can't",
-            ),
-            (
-                clipped_by(1 / ratio, 1 - clip, 1 + clip),
-                "your ratio is upside down: it should be larger than 1 where the answer has become likelier",
-            ),
-            (
-                ratio * advantage,
-                "nothing is clipped: what has gone too far already would be paid for going further",
-            ),
-            (
-                -clipped_by(ratio, 1 - clip, 1 + clip),
-                "the sign: this is the loss; what GRPO makes *large* is asked for",
-            ),
-            (clipped_by((old + np.log(ratio)) / old, 1 - clip, 1 + clip), of_logs),
-            (clipped_by(np.log(ratio), 1 - clip, 1 + clip), of_logs),
-            (
-                clipped_by(ratio, 0.0, 1 + clip),
-                "your ratio has no lower limit: a bad answer that has become half as likely is still pushed on",
-            ),
-            (clipped_by(ratio, 0.8, 1.2), "you clip at 0.2, whatever `clip` is"),
-            (clipped_by(ratio, -clip, clip), "you clip to ±clip; a ratio is near 1, not near 0"),
-        ],
-    )
-    _expect_a_gradient(answer, "the policy")
-    answer.sum().backward()
-    free = ratio * advantage <= clipped * advantage
-    expect(log_p.grad, np.where(free, ratio * advantage, 0.0), "the gradient at each log-probability")
-    rng = draws("grpo_objective")
-    for size in (1.0, 900.0):  # an answer of many tokens may have ln p = -900
-        clip, n = float(rng.uniform(0.1, 0.4)), int(rng.integers(3, 8))
-        ratio = np.concatenate([[4.0, 4.0, 0.2, 0.2, 30.0], np.exp(rng.normal(0, 1, n))])
-        advantage = np.concatenate([[-1.0, 1.0, -1.0, 1.0, -2.0], rng.normal(size=n)])
-        old = -size * (1 + rng.random(n + 5))
-        right = np.minimum(ratio * advantage, ratio.clip(1 - clip, 1 + clip) * advantage)
-        what = f"ratios from 0.2 to 30, with ln p around {old.mean():.0f} and clip {clip:.2f}"
+def _sharp(lesson: ModuleType) -> None:
+    """At a large β, e^β is infinite in a computer."""
+    angles = np.array([0.0, 1.5, np.pi, 4.0, 1.54])  # the third is opposite to the first, the last near the second
+    x = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    for causal in (False, True):
         with np.errstate(all="ignore"):
-            log_p = torch.tensor(old + np.log(ratio), requires_grad=True)
-            answer = lesson.grpo_objective(log_p, torch.tensor(old), torch.tensor(advantage), clip)
-        if np.shape(answer) == right.shape and not _is_finite(answer):
+            answer = lesson.attention_flow_step(x.copy(), 800.0, 0.5, causal)
+        if np.shape(answer) == x.shape and not np.isfinite(np.asarray(answer, dtype=float)).all():
             raise Wrong(
-                f"{what}: there is a number that is none. e^-900 is 0 in a computer, and 0/0 is NaN: subtract "
-                "the logarithms before you take e to their power"
+                "right for a small β; at β = 800 your softmax gives NaN, since e^800 is infinite in a computer. "
+                "Subtract from each row its own largest score first, as in `lens`"
             )
-        bad = (
-            "a bad answer (A = -1) that has become 4 times as likely gives {:.3g}, not -4: how far it has to come back "
-        )
-        bad += "has no limit"
-        if np.shape(answer) == right.shape and not np.isclose(first := answer[0].item(), -4):
-            raise Wrong(bad.format(first))
-        expect(answer, right, what, tolerance=1e-8)
+        expect(answer, _moved(x, 800.0, 0.5, causal), f"β = 800{', causal' if causal else ''}")
+
+
+# ---- The sink ----
+
+
+def _by_bayes(states: list[int], k: int, alpha: float) -> Array:
+    """The best prediction, by counting."""
+    after = [new for old, new in pairwise(states) if old == states[-1]]
+    return (np.bincount(after, minlength=k) + alpha) / (len(after) + k * alpha)
+
+
+def head_with_a_sink(lesson: ModuleType) -> None:
+    for states, k, alpha in (([0, 1, 0, 1, 1, 2, 0, 1], 3, 0.5), ([2, 2, 0, 2, 2], 3, 2.0)):
+        _one_prediction(lesson, states, k, alpha)
+    rng = draws("head_with_a_sink")
+    for k in (2, 5):
+        states = rng.integers(0, k, int(rng.integers(20, 40))).tolist()
+        _one_prediction(lesson, states, k, float(rng.uniform(0.1, 3)))
+    for states, what in (([1], "where the chain begins"), ([0, 0, 1, 0, 3], "in a state that it has never left")):
+        with np.errstate(all="ignore"):
+            answer = _two(lesson.head_with_a_sink(list(states), 4, 0.5))
+        if np.isnan(answer[0]).any() or math.isnan(answer[1]):
+            raise Wrong(f"{what}, there is a NaN: no earlier step is seen, but the first token always is")
+        expect(answer[1], 1.0, f"the weight of the first token {what}")
+        expect(answer[0], [0.25] * 4, f"the prediction for 4 states {what}")
+    for alpha in (1e-6, 1e5):
+        _one_prediction(lesson, [0, 1, 0, 1, 0], 2, alpha)
+
+
+def _two(answer: object) -> tuple[Array, float]:
+    if answer is None:
+        raise Wrong("your function returns None; is a `return` missing?")
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2 or np.shape(answer[1]) not in ((), (1,)):
+        raise Wrong("two things are expected: the probabilities of the states, and the weight of the first token")
+    return np.asarray(answer[0], dtype=float), float(np.reshape(answer[1], ()))
+
+
+def _one_prediction(lesson: ModuleType, states: list[int], k: int, alpha: float) -> None:
+    what = f"after {' '.join(map(str, states[-9:]))}, with k = {k} and α = {alpha:.3g}"
+    after = [new for old, new in pairwise(states) if old == states[-1]]
+    n, sink = len(after), k * alpha
+    counts = np.bincount(after, minlength=k)
+    n_now = states.count(states[-1])
+    p, weight = _two(lesson.head_with_a_sink(list(states), k, alpha))
+    expect(
+        weight,
+        sink / (n + sink),
+        f"the weight of the first token {what}",
+        [
+            (
+                1 / (1 + n * math.exp(-sink)),
+                "your score of the first token is kα, so it weighs e^(kα) times as much as a step; its score is ln(kα)",
+            ),
+            (
+                alpha / (n + alpha),
+                "your first token has the weight of a single state; it votes for all k, so it has kα",
+            ),
+            (k / (n + k), "α has no effect: the score of the first token is ln(kα), not ln k"),
+            (1 / (1 + n), "your first token weighs no more than one step: its score is 0, and should be ln(kα)"),
+            (
+                sink / (n_now + sink),
+                f"you count the places where the state is {states[-1]}, also the one now; nothing has come "
+                "after that one yet. A step has a beginning and an end",
+            ),
+            (
+                sink / (len(states) - 1 + sink),
+                f"all {len(states) - 1} earlier steps are seen; only those from "
+                f"{states[-1]}, the state now, tell what comes after it",
+            ),
+            (n / (n + sink), "this is the weight of the steps; the rest is that of the first token"),
+            (sink, "this is no share: a softmax divides by the sum over all that is seen"),
+        ],
+    )
+    expect(
+        p,
+        _by_bayes(states, k, alpha),
+        f"the prediction {what}",
+        [
+            (
+                counts / (n + sink),
+                f"your numbers sum to {n / (n + sink):.2f}: the value of the first token is missing. It "
+                "votes, too, for all states alike",
+            ),
+            (
+                (counts + sink) / (n + sink),
+                f"your numbers sum to {(n + k * sink) / (n + sink):.2f}: the first token gives "
+                "each state a whole vote; it has one vote, and each state gets 1/k of it",
+            ),
+            (
+                (n * np.eye(k)[states[-1]] + alpha) / (n + sink),
+                "your steps vote for the state that they came from; what counts is where they led",
+            ),
+            (counts / n if n else np.zeros(k), "these are the counts alone; the first token votes, too"),
+        ],
+    )
+
+
+def _rows_to_length_one(x: Array) -> Array:
+    return x / np.linalg.norm(x, axis=1, keepdims=True)

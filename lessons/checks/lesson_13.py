@@ -1,613 +1,832 @@
-"""Checks of lesson 13: each has the name of its exercise, and answers with a sentence."""
+"""Checks of lesson 13. Every right answer is computed here by plain loops."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
+from itertools import accumulate
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
-from lesson_13 import Ring
 from pellucid.course.checks import Wrong, draws, expect
 
-
-def average_gradient(lesson: ModuleType) -> None:
-    rng = np.random.default_rng(0)
-    counts = [420, 318, 487]
-    gradients = [rng.normal(size=(2, 5)) for _ in counts]
-    for given, numbers in ((gradients, counts), (gradients[:2], [3, 1])):
-        total = sum(count * gradient for count, gradient in zip(numbers, given, strict=True))
-        divided = sum(gradient / count for count, gradient in zip(numbers, given, strict=True))
-        copies = [each.copy() for each in given]
-        expect(
-            lesson.average_gradient(copies, list(numbers)),
-            total / sum(numbers),
-            f"devices with {' and '.join(map(str, numbers))} targets",
-            [
-                (
-                    np.mean(given, axis=0),
-                    f"this is the mean of the means: a target on the device with {min(numbers)} targets counts "
-                    f"{max(numbers) / min(numbers):.2g} times as much as one on the device with {max(numbers)}",
-                ),
-                (
-                    sum(given),
-                    "this is the sum of the devices' means: with n devices, the step is about n times too long",
-                ),
-                (
-                    total,
-                    f"this is the gradient of the *sum* of all losses; the mean is over {sum(numbers)} targets",
-                ),
-                (
-                    total / len(numbers),
-                    "each mean was turned into a sum over its targets, but then divided by the number of devices: "
-                    "the loss is a mean over targets",
-                ),
-                *[
-                    (
-                        divided / n,
-                        "you divide by the counts: a mean is a sum that was divided by its count already, so multiply "
-                        "to get the sum back",
-                    )
-                    for n in (1, len(numbers))
-                ],
-            ],
-        )
-        if not all(np.array_equal(copy, each) for copy, each in zip(copies, given, strict=True)):
-            raise Wrong("right, but you changed the devices' own gradients, so nobody can use them again")
-    rng = draws("average_gradient")
-    for shape in ((), (4,), (2, 3, 5)):
-        n = int(rng.integers(4, 8))
-        given, numbers = rng.normal(size=(n, *shape)), [int(each) for each in rng.integers(1, 900, n)]
-        numbers[1] = 0  # the batch was so small that nothing was left for device 1
-        right = sum(count * each for count, each in zip(numbers, given, strict=True)) / sum(numbers)
-        what = f"{n} devices, the second without a target, and a weight of shape {shape}"
-        expect(lesson.average_gradient([np.array(each) for each in given], numbers), right, what)
+Array = np.ndarray
 
 
-def ring_all_reduce(lesson: ModuleType) -> None:
-    _whose_numbers(lesson, 4)
-    rng = draws("ring_all_reduce")
-    for n, size in ((4, 3), (3, 2), (2, 5), (int(rng.integers(5, 9)), int(rng.integers(1, 5))), (1, 3)):
-        chunks = [rng.normal(size=(n, size)) for _ in range(n)]
-        ring = Ring(n)
-        answer = lesson.ring_all_reduce([each.copy() for each in chunks], ring.pass_right)
+def _shares(weights: Any) -> Array:
+    total = math.fsum(weights)
+    return np.array([weight / total for weight in weights])
+
+
+def _keeps_its_argument(function: Callable[[Array, Any], Any], numbers: Array, other: Any) -> None:
+    given = numbers.copy()
+    function(given, other)
+    if not np.array_equal(given, numbers):
+        raise Wrong("your function changes the array that it is given; others may still need it. Make a new one")
+
+
+def _softmax(logits: Any) -> Array:
+    return _shares([math.exp(logit - max(logits)) for logit in logits])
+
+
+# ---- One token ----
+
+
+def at_temperature(lesson: ModuleType) -> None:
+    logits = np.array([0.3, 2.0, -1.1, 1.4, 0.9])
+    p = _softmax(logits)
+    with np.errstate(all="ignore"):
+        _temperatures(lesson, logits, p)
+        answer = lesson.at_temperature(logits.copy(), 0)
+        if np.shape(answer) == (5,) and not np.isfinite(np.asarray(answer, dtype=float)).all():
+            raise Wrong(
+                "at temperature 0 there are numbers that are none: you divided by 0. The formula has no value there, "
+                "only a limit: all of the probability on the largest logit"
+            )
         expect(
             answer,
-            np.stack([sum(chunks)] * n),
-            f"{n} device{'s' * (n > 1)} with {n} chunk{'s' * (n > 1)} of {size} numbers",
+            [0, 1, 0, 0, 0],
+            "the probabilities at temperature 0",
+            [
+                (p, "at temperature 0 you return the model's own probabilities; those belong to temperature 1"),
+                ([0.2] * 5, "at temperature 0 all tokens are alike; that is the limit of an infinite temperature"),
+            ],
         )
-        least = 2 * (n - 1) * size
-        if n == 1:
-            if ring.n_rounds:
-                raise Wrong("a single device has all sums already, and needs no round")
-            continue
-        if ring.n_rounds == 0:
-            raise Wrong(
-                "the sums are right, but nothing was sent: a device reads the others' memory, which no machine can do; "
-                "let everything pass through pass_right"
-            )
-        if max(ring.n_sent) > size * ring.n_rounds:
-            raise Wrong(
-                f"the sums are right, but with {n} devices each sends {max(ring.n_sent)} numbers, not {least}: "
-                "whole arrays go round where one chunk is enough"
-            )
-        if ring.n_rounds != 2 * (n - 1) or min(ring.n_sent) < least:
-            raise Wrong(
-                f"the sums are right, but it took {ring.n_rounds} rounds, in which the devices sent "
-                f"{ring.n_sent} numbers; {2 * (n - 1)} rounds with {least} for each are expected"
-            )
-        if any(np.shares_memory(a, b) for i, a in enumerate(answer) for b in answer[:i]):
-            raise Wrong(
-                "the sums are right, but several devices have one and the same array: if one changes it, all do"
-            )
-        if np.allclose(lesson.ring_all_reduce([each.copy() for each in chunks], _dead_wire), sum(chunks)):
-            raise Wrong(
-                "your sums are right even when the wire delivers nothing but zeros: they come from the other devices' "
-                "memory. A device may read only its own chunks and what it has received"
-            )
-    _whose_memory(lesson, 5)
-
-
-class _Owned:
-    """A number that lies on a device. Only that device can add to it."""
-
-    def __init__(self, value: float, owner: int) -> None:
-        self.value, self.owner = float(value), owner
-
-    def __add__(self, other: object) -> _Owned:
-        if isinstance(other, _Owned) and other.owner != self.owner:
-            raise Wrong(
-                f"device {self.owner} adds a number that lies on device {other.owner}. It may read its own chunks and "
-                "what `pass_right` has brought it; the memory of another machine it cannot see"
-            )
-        return _Owned(self.value + float(other), self.owner)
-
-    __radd__ = __add__
-
-    def __float__(self) -> float:
-        return self.value
-
-
-def _whose_memory(lesson: ModuleType, n: int) -> None:
-    """Raise Wrong if a device takes a number from another device's memory, and not from the wire."""
-
-    def on_device(values: object, owner: int) -> np.ndarray:
-        array = np.array(values, dtype=object)
-        return np.array([_Owned(float(each), owner) for each in array.ravel()], dtype=object).reshape(array.shape)
-
-    def pass_right(messages):
-        for i, message in enumerate(messages):
-            for each in np.array(message, dtype=object).ravel():
-                if isinstance(each, _Owned) and each.owner != i:
-                    raise Wrong(
-                        f"device {i} hands over a number that lies on device {each.owner}: it can send what it "
-                        "has or has received"
-                    )
-        return [on_device(messages[i - 1], i) for i in range(len(messages))]
-
-    answer = lesson.ring_all_reduce([on_device(np.full((n, 2), i), i) for i in range(n)], pass_right)
-    for i, chunks in enumerate(answer):
-        for each in np.array(chunks, dtype=object).ravel():
-            if isinstance(each, _Owned) and each.owner != i:
-                raise Wrong(
-                    f"in the end, device {i} holds a number that it took from device {each.owner} without the wire; "
-                    "all that it gets comes through `pass_right`"
+        close = draws("at_temperature").permutation([-7.0, -7.00001, -9.0])
+        expect(
+            lesson.at_temperature(close.copy(), 0),
+            np.eye(3)[close.argmax()],
+            "temperature 0 with logits of -7, -7.00001 and -9",
+            [
+                (
+                    np.eye(3)[close.argmin()],
+                    "at temperature 0 you take the logit that is furthest from 0; the largest is -7",
                 )
-
-
-def _dead_wire(messages: list[np.ndarray]) -> list[np.ndarray]:
-    return [np.zeros(np.shape(message)) for message in messages]
-
-
-def _whose_numbers(lesson: ModuleType, n: int) -> None:
-    """Device i has 10^i in all places. So the digits of a sum tell whose numbers are in it, and how often."""
-    complete, ring, sent = (10**n - 1) // 9, Ring(n), []
-
-    def pass_right(messages):
-        sent.append([np.array(message, dtype=float) for message in messages])
-        return ring.pass_right(messages)
-
-    answer = lesson.ring_all_reduce([np.full((n, 2), 10.0**i) for i in range(n)], pass_right)
-    if answer is None or np.shape(answer) != (n, n, 2):
-        expect(answer, np.full((n, n, 2), complete), f"{n} devices with {n} chunks of 2 numbers")
-    sums = np.asarray(answer, dtype=float)[:, :, 0].round().astype(int)  # [device, chunk]
-    done = sums == complete
-    if done.all():
-        return
-    if np.allclose(answer, complete / n):
-        raise Wrong("this is the mean of the devices; the sum is asked for")
-    if len(sent) == n - 1 and (done.sum(axis=0) == 1).all():
-        raise Wrong(
-            f"after {n - 1} rounds each chunk is complete on one device only: the other {n - 1} devices have not "
-            "heard of it; a second time round, the finished chunks must be handed on"
-        )
-    alone = (sums == 10 ** np.arange(n)[:, None]).all(axis=0)
-    if sent and alone.any():
-        raise Wrong(
-            f"with {n} devices, chunk {int(np.flatnonzero(alone)[0])} is on no device more than at the beginning: "
-            "if all devices send the same chunk in a round, a chunk never gets round the ring; each must start at "
-            "another one"
-        )
-    if len(sent) == 2 * (n - 1):
-        if all((message == complete).all() for message in sent[n - 1]):
-            raise Wrong(
-                "in the second half you still add what arrives: a complete chunk comes to a device that has a part of "
-                "that sum, so this part counts twice"
-            )
-        if all((message == 10.0 ** ((device - 1) % n)).all() for device, message in enumerate(sent[1])):
-            raise Wrong(
-                "in the first half you keep what arrives, in place of the device's own numbers: add it, so that the "
-                "chunk collects"
-            )
-        _judge_messages(sent, complete, n)
-    device, chunk = np.argwhere(~done)[0]
-    digits = [int(digit) for digit in f"{sums[device, chunk]:0{n}d}"[::-1]]
-    raise Wrong(
-        f"at the end, in chunk {chunk} on device {device}, the numbers of devices 0 to {n - 1} are counted "
-        f"{', '.join(map(str, digits[:n]))} times, not once each"
-    )
-
-
-def _judge_messages(sent: list[list[np.ndarray]], complete: int, n: int) -> None:
-    """Raise Wrong if the second half begins with chunks that are not complete."""
-    for device, message in enumerate(sent[n - 1]):
-        if not (message == complete).all():
-            n_inside = sum(digit != "0" for digit in f"{message.ravel()[0]:.0f}")
-            raise Wrong(
-                f"the second half begins with round {n}, where device {device} hands over a chunk with the numbers of "
-                f"{n_inside} of {n} devices: only complete sums are worth keeping. Either the first half does not hand "
-                "on what has just arrived, or the second starts with another chunk"
-            )
-
-
-def stale_step(lesson: ModuleType) -> None:
-    history = [np.array([8.0, 1.0]), np.array([4.0, 3.0]), np.array([1.0, 7.0]), np.array([2.0, -5.0])]
-    slope = np.array([1.0, 3.0])
-
-    def step(history: list[np.ndarray], delay: int) -> np.ndarray:
-        copies = [each.copy() for each in history]
-        answer = lesson.stale_step(copies, lambda theta: slope * theta, 0.1, delay)
-        if len(copies) != len(history) or not all(map(np.array_equal, copies, history)):
-            raise Wrong("you changed the history; return the new parameters, and leave the old ones as they were")
-        return answer
-
-    newest = history[-1]
-    for delay in (2, 1, 0):
-        seen = history[-1 - delay]
-        mistakes = [
-            (
-                newest - 0.1 * slope * newest,
-                f"you take the gradient at the newest parameters, as if there were no delay: it was computed from "
-                f"those of {delay} steps before",
-            ),
-            (
-                seen - 0.1 * slope * seen,
-                "you go back to the old parameters and step from there: the steps since then are lost; only the "
-                "*gradient* is old",
-            ),
-            (
-                seen - 0.1 * slope * newest,
-                "you step from the old parameters with a new gradient; it is the gradient that is old",
-            ),
-            (newest + 0.1 * slope * seen, "the sign: your step goes up"),
-            (newest - 0.1 * seen, "you subtract the old parameters themselves; call `gradient` with them"),
-            (
-                newest - 0.1 * slope * np.mean(history[len(history) - 1 - delay :], axis=0),
-                "you mix the gradients of all steps since then: the one that arrives was computed at one place",
-            ),
-        ]
-        mistakes += [
-            (
-                newest - 0.1 * slope * history[-1 - late],
-                f"this gradient is late by {late}, not by {delay}; delay 0 is that of the newest parameters",
-            )
-            for late in (delay - 1, delay + 1)
-            if 0 < late < len(history)
-        ]
-        expect(step(history, delay), newest - 0.1 * slope * seen, f"a step with delay {delay} of four sets", mistakes)
-    for n_sets in (2, 3):
-        what = f"with {n_sets} sets of parameters and delay 3"
-        young = history[:n_sets]
-        try:
-            answer = step(young, 3)
-        except IndexError:
-            raise Wrong(
-                f"{what} you ask for an index before the beginning of the history: while there are no parameters that "
-                "old, the oldest take their place"
-            ) from None
-        expect(
-            answer,
-            young[-1] - 0.1 * slope * young[0],
-            what,
-            [
-                (
-                    young[-1],
-                    f"{what} you take no step: the oldest parameters take the place of those that are missing",
-                ),
-                (
-                    young[-1] - 0.1 * slope * young[-1],
-                    f"{what} you take the newest; the oldest there are come nearest. (In Python, index -1 is the last)",
-                ),
             ],
         )
-    _other_slopes(lesson)
 
 
-def _other_slopes(lesson: ModuleType) -> None:
-    """Histories of single numbers and of matrices, whose slope is no multiple of the place."""
-    rng = draws("stale_step")
-    for shape in ((), (2, 3)):
-        history = list(rng.normal(size=(int(rng.integers(5, 9)), *shape)))
-        asked = []
+def _temperatures(lesson: ModuleType, logits: Array, p: Array) -> None:
+    for temperature in (0.5, 2.0):
+        expect(
+            lesson.at_temperature(logits.copy(), temperature),
+            _softmax(logits / temperature),
+            f"the probabilities at temperature {temperature:g}",
+            [
+                (
+                    p,
+                    f"at temperature {temperature:g} nothing has changed: if all probabilities are divided by the same "
+                    "number and made a whole again, they are what they were. The softmax comes after the division",
+                ),
+                (p / temperature, f"the sum is {1 / temperature:g}: it is the logits that are divided, not the shares"),
+                (
+                    _softmax(logits * temperature),
+                    f"your temperature {temperature:g} does what {1 / temperature:g} should: a high temperature makes "
+                    "the logits smaller, and the tokens more alike",
+                ),
+                (
+                    _softmax(p / temperature),
+                    "you took a softmax of probabilities: they differ by less than 1, so all tokens become alike. The "
+                    "softmax belongs to the logits",
+                ),
+                (logits / temperature, "these are logits still; no softmax has made probabilities of them"),
+                (np.exp(logits / temperature), "these numbers don't sum to 1: divide them by their sum"),
+            ],
+        )
+    expect(lesson.at_temperature(logits.copy(), 1.0), p, "temperature 1, the model itself")
+    _keeps_its_argument(lesson.at_temperature, logits, 2.0)
+    expect(lesson.at_temperature(logits.copy(), 1e9), [0.2] * 5, "a temperature of a billion", tolerance=1e-6)
+    cold = np.asarray(lesson.at_temperature(logits.copy(), 0.0025), dtype=float)
+    if cold.shape == (5,) and not np.isfinite(cold).all():
+        raise Wrong(
+            "at temperature 0.0025 the largest logit becomes 800, and e^800 is infinite in a computer; the `softmax` "
+            "of the file subtracts the largest logit first"
+        )
+    expect(cold, [0, 1, 0, 0, 0], "temperature 0.0025")
+    rng = draws("at_temperature")
+    close = rng.permutation([-1.2, -1.21, -1.25, -3.0, -1.3])
+    expect(
+        lesson.at_temperature(close.copy(), 0.05),
+        _softmax(close / 0.05),
+        "temperature 0.05, where the logits are close to each other",
+        [(np.eye(5)[close.argmax()], "at temperature 0.05 you give all to the largest logit, but the next is only 0.01 "
+                                     "below it: that is the limit for 0, and 0.05 is not 0")],
+    )  # fmt: skip
+    for n, temperature in ((int(rng.integers(20, 60)), float(rng.uniform(0.3, 3))), (1, 0.7)):
+        logits = rng.normal(0, 4, n)
+        what = f"{n} logit{'s' * (n > 1)} at temperature {temperature:.2f}"
+        expect(lesson.at_temperature(logits.copy(), temperature), _softmax(logits / temperature), what)
 
-        def slope(theta: np.ndarray, asked: list = asked) -> np.ndarray:
-            asked.append(theta)
-            return np.cos(theta) + theta**3
 
-        for delay in (0, 1, len(history) - 1, len(history) + 3):
-            asked.clear()
-            seen, rate = history[max(len(history) - 1 - delay, 0)], float(rng.uniform(0.01, 0.5))
-            what = f"delay {delay}, {len(history)} sets of parameters, and the slope cos θ + θ³"
-            answer = lesson.stale_step([np.array(each) for each in history], slope, rate, delay)
+def draw(lesson: ModuleType) -> None:
+    p = np.array([0.125, 0.5, 0.25, 0.125])
+    ends = list(accumulate(p))
+    order = sorted(range(4), key=lambda i: -p[i])
+    ends_sorted = list(accumulate(p[order]))
+    points = (0.05, 0.3, 0.55, 0.7, 0.9)
+    right = [sum(u >= end for end in ends) for u in points]
+    ranks = [sum(u >= end for end in ends_sorted) for u in points]
+    answers = [_token(lesson.draw(p.copy(), u)) for u in points]
+    for u, answer in zip(points, answers, strict=True):
+        if answer is None or np.ndim(answer) or answer not in range(-1, 5):
             expect(
                 answer,
-                history[-1] - rate * (np.cos(seen) + seen**3),
-                what,
-                [
-                    (
-                        history[-1] - (np.cos(rate * seen) + (rate * seen) ** 3),
-                        "you shorten the parameters, and then take the slope there; the rate shortens the step",
-                    )
-                ],
+                right[points.index(u)],
+                f"the token at {u:g}",
+                [(p[right[points.index(u)]], "you return the probability of the token; its id is asked")],
             )
-            if len(asked) > 1:
-                raise Wrong(
-                    f"the step is right, but you computed the gradient {len(asked)} times; once is enough, and it "
-                    "is all the work"
-                )
-
-
-def tensor_parallel_mlp(lesson: ModuleType) -> None:
-    rng = np.random.default_rng(1)
-    B, D, F, E, n = 5, 6, 12, 4, 3
-    x, W_1, b_1, W_2, b_2 = (rng.normal(size=shape) for shape in ((B, D), (F, D), (F,), (E, F), (E,)))
-    sent = []
-
-    def all_reduce(parts):
-        sent.append([np.array(part, dtype=float) for part in parts])
-        return sum(sent[-1])
-
-    answer = lesson.tensor_parallel_mlp(*(each.copy() for each in (x, W_1, b_1, W_2, b_2)), n, all_reduce)
-    sums = [len(parts) for parts in sent]
-    hidden = np.maximum(0, x @ W_1.T + b_1)
-    right = hidden @ W_2.T + b_2
-    inputs = np.split(np.arange(D), n)
-    too_early = [
-        sum(np.maximum(0, x[:, own] @ W_1[:, own].T + bias) for own in inputs) @ W_2.T + b_2 for bias in (b_1, b_1 / n)
-    ]
-    first = np.arange(F) % (F // n)  # the numbers of the first device, n times
-    on_each = x @ W_1.T + b_1
-
-    def result(hidden, W_2=W_2):
-        return hidden @ W_2.T + b_2
-
-    early = (
-        "max(0, a) + max(0, b) is not max(0, a + b): you set negative numbers to 0 in parts of a sum, before it is "
-        "whole"
-    )
+    if any(_token(lesson.draw(p.copy(), points[1])) != answers[1] for _ in range(20)):
+        raise Wrong("at the same number you return now one token, now another: that number is all the chance there is")
     expect(
-        answer,
+        answers,
         right,
-        f"a layer on {n} devices",
+        "the tokens at 0.05, 0.3, 0.55, 0.7 and 0.9, when the pieces end at 0.125, 0.625, 0.875 and 1",
         [
+            ([1] * 5, "you take the likeliest token, whatever the random number says: that is greedy, not a draw"),
             (
-                right + (n - 1) * b_2,
-                f"each of the {n} devices adds b_2, so the sum has it {n} times: what belongs to the whole result is "
-                "added once",
-            ),
-            *[(each, early) for each in too_early],
-            (
-                hidden[:, : F // n] @ W_2[:, : F // n].T + b_2,
-                f"this is what the first device has, from {F // n} of {F} hidden numbers: the parts were never summed",
-            ),
-            (right - b_2, "b_2 is missing"),
-            (result(np.maximum(0, x @ W_1.T)), "b_1 is missing: it belongs to the hidden numbers, before max(0, ·)"),
-            (
-                result(np.maximum(0, x @ W_1.T + b_1[first])),
-                "each device uses the first part of b_1; it needs the part of its own hidden numbers",
+                ranks,
+                f"at 0.55 you return {ranks[2]}: that is a place in the sorted list, not a token. There is no need to "
+                "sort; if you do, go back from the place to the token's id",
             ),
             (
-                result(hidden, W_2[:, first]),
-                "each device uses the first columns of W_2; it needs those of its own hidden numbers",
+                [order[rank] for rank in ranks],
+                f"at 0.05 you hit token {order[ranks[0]]}: the tokens lie in the order of their ids, not sorted",
             ),
             (
-                result(np.maximum(0, x @ W_1.T + b_1 / n)),
-                "you divide b_1 among the devices, but nothing is summed there: the hidden numbers are complete "
-                "already",
+                np.add(right, 1),
+                f"at 0.3 you return {right[1] + 1}, one too far: piece {right[1]} begins where the one before it ends",
             ),
-            (result(on_each), "max(0, ·) is missing: negative hidden numbers pass"),
-            *[
-                (np.maximum(0, result(on_each) - b_2) + bias, "max(0, ·) comes before W_2, not after it")
-                for bias in (b_2, 0)
-            ],
-            (np.maximum(0, result(on_each)), "max(0, ·) comes before W_2, not after it"),
+            (
+                np.subtract(right, 1),
+                f"at 0.3 you return {right[1] - 1}: you took the last piece that ends before the number; the number "
+                "lies in the next",
+            ),
+            (
+                [min(range(4), key=lambda i: abs(ends[i] - u)) for u in points],
+                "you take the piece whose end is nearest; the number may lie in the one after it",
+            ),
+            (
+                [next((i for i in range(4) if p[i] > u), 0) for u in points],
+                "you compare the number with the lengths of the pieces; compare it with their *ends*, the sums of the "
+                "lengths so far",
+            ),
+            (
+                [int(u * 4) for u in points],
+                "your pieces are equally long, so each token comes equally often; each is as long as its probability",
+            ),
+            (
+                [min(range(4), key=lambda i: abs(p[i] - u)) for u in points],
+                "you take the token whose probability is nearest to the number; the number is a point on the line",
+            ),
         ],
     )
-    if not sums:
+    possible = np.array([0.0, 0.25, 0.0, 0.75])
+    with np.errstate(all="ignore"):
+        first, border = _token(lesson.draw(possible.copy(), 0.0)), _token(lesson.draw(possible.copy(), 0.25))
+    if first == 0:
         raise Wrong(
-            "the result is right, but nothing was summed: a device used a whole matrix, or read the others' memory"
+            "at 0 you hit token 0, which has probability 0. Its piece begins and ends at 0, so it holds nothing: a "
+            "piece holds its beginning, not its end"
         )
-    if len(sums) > 1:
+    expect(first, 1, "the token at 0, with probabilities 0, 0.25, 0, 0.75")
+    expect(
+        border,
+        3,
+        "the token at 0.25, with probabilities 0, 0.25, 0, 0.75",
+        [
+            (1, "at 0.25, where token 1 ends and token 3 begins, you hit token 1: an end is not part of the piece"),
+            (2, "at 0.25 you hit token 2, which has probability 0"),
+        ],
+    )
+    rng = draws("draw")
+    p = rng.dirichlet(np.ones(int(rng.integers(20, 60))))
+    points = rng.random(40)
+    right = [sum(u >= end for end in accumulate(p)) for u in points]
+    expect([_token(lesson.draw(p.copy(), u)) for u in points], right, f"40 tokens of {len(p)}")
+    last = math.nextafter(1, 0)
+    beyond = (
+        "the largest number below 1 lies beyond the last end: 0.1 added ten times is 0.9999999999999999 in a computer. "
+        "Every number below 1 hits a token: here it is 9"
+    )
+    answer = _token(lesson.draw(np.full(10, 0.1), last))
+    if answer is None:
+        raise Wrong(beyond)
+    expect(answer, 9, "ten tokens of 0.1", [(wrong, f"ten tokens of 0.1: you return {wrong}, but {beyond}")
+                                            for wrong in (0, 10)])  # fmt: skip
+
+
+def _token(answer: Any) -> Any:
+    """An answer as a number, also from an array that holds one."""
+    return answer if answer is None or np.size(answer) != 1 else np.asarray(answer).reshape(())
+
+
+# ---- Cutting the tail off ----
+
+
+def _kept(p: Array, tokens: Any) -> Array:
+    kept = np.array([p[i] if i in tokens else 0.0 for i in range(len(p))])
+    return kept / kept.sum()
+
+
+def _at(tokens: Any, shares: Any) -> Array:
+    """Six numbers: these shares in the places of these tokens, and else 0."""
+    result = np.zeros(6)
+    result[list(tokens)] = shares
+    return result
+
+
+def top_k(lesson: ModuleType) -> None:
+    p = np.array([0.05, 0.3, 0.1, 0.25, 0.18, 0.12])
+    order = sorted(range(6), key=lambda i: -p[i])
+    answer = lesson.top_k(p.copy(), 3)
+    if answer is not None and np.shape(answer) == (3,):
         raise Wrong(
-            f"the result is right, but there were {len(sums)} sums, over {' and '.join(map(str, sums))} parts, and all "
-            f"devices wait for each: a cut of W_1 that gives whole hidden numbers leaves a single sum over {n} parts"
+            "you return three numbers; six are expected, one for each token, with 0 for those cut off: otherwise "
+            "nobody knows which token a number belongs to"
         )
-    if sums != [n]:
-        raise Wrong(f"the result is right, but you sum {sums[0]} of {n} parts: each of {n} devices has one")
-    _whose_hidden_numbers(lesson, x, W_1, b_1, W_2, b_2, n)
-    rng = draws("tensor_parallel_mlp")
-    for n in (int(rng.integers(4, 7)), 2, 1):
-        B, D, F, E = int(rng.integers(1, 4)), 2 * n, int(rng.integers(1, 4)) * n, int(rng.integers(1, 6))
-        given = [rng.normal(size=shape) for shape in ((B, D), (F, D), (F,), (E, F), (E,))]
-        x, W_1, b_1, W_2, b_2 = [each.copy() for each in given]
-        sent.clear()
-        what = f"a layer ({D}, {F}, {E}) on {n} device{'s' * (n > 1)}, with {B} row{'s' * (B > 1)}"
-        answer = lesson.tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n, all_reduce)
-        if not all(map(np.array_equal, given, (x, W_1, b_1, W_2, b_2))):
-            raise Wrong("you changed the weights or the inputs that you were given; the next batch needs them")
-        expect(answer, np.maximum(0, x @ W_1.T + b_1) @ W_2.T + b_2, what)
-        if [len(parts) for parts in sent] != [n]:
-            raise Wrong(
-                f"{what}: one sum over {n} part{'s' * (n > 1)} is expected, and there were sums over "
-                f"{[len(parts) for parts in sent]}"
-            )
-
-
-def _whose_hidden_numbers(lesson: ModuleType, x, W_1, b_1, W_2, b_2, n: int) -> None:
-    """Raise Wrong unless each hidden number is used by one device, and each device uses as many.
-
-    If another column of W_2 changes what a device sends, the device has used this hidden number.
-    """
-    F = len(W_1)
-
-    def parts_with(W_2: np.ndarray) -> np.ndarray:
-        seen = []
-
-        def all_reduce(parts):
-            seen.append(np.array(parts, dtype=float))
-            return sum(parts)
-
-        lesson.tensor_parallel_mlp(np.abs(x), np.abs(W_1), np.abs(b_1), W_2.copy(), b_2.copy(), n, all_reduce)
-        return seen[0]
-
-    before = parts_with(W_2)
-    uses = np.zeros((n, F), dtype=bool)
-    for f in range(F):
-        after = parts_with(W_2 + (np.arange(F) == f))
-        uses[:, f] = [not np.allclose(a, b) for a, b in zip(before, after, strict=True)]
-    if not uses.any():
+    expect(
+        answer,
+        _kept(p, order[:3]),
+        "top-k 3 of [0.05, 0.3, 0.1, 0.25, 0.18, 0.12]",
+        [
+            (_kept(p, order[:2]), "two tokens stay: you dropped the third likeliest, and it is one of the three"),
+            (_kept(p, order[:4]), "four tokens stay, one too many"),
+            (_kept(p, order[:3]) * p[order[:3]].sum(), "the sum is 0.73: what stays must be made a whole again"),
+            (_kept(p, order[3:]), "you kept the least likely tokens"),
+            (
+                _kept(p, [i for i in range(6) if order[i] < 3]),
+                "argsort says which token is at each place, not which place each token has; you took one for the other",
+            ),
+            (_kept(p, range(3)), "you kept the first three tokens of the vocabulary, not the likeliest"),
+            (_kept(p, range(3, 6)), "you kept the last three tokens of the vocabulary, not the likeliest"),
+            (_softmax(_kept(p, order[:3])), "a softmax of probabilities gives the tokens cut off something again"),
+            (
+                _at(order[:3], _softmax(p[order[:3]])),
+                "you took a softmax of probabilities: three that differ by 0.12 become nearly alike. Divide by the sum",
+            ),
+            (
+                sorted(_kept(p, order[:3]), reverse=True),
+                "your numbers are sorted: the likeliest comes first, whatever its id is. Each number must go back to "
+                "the place of its token",
+            ),
+            (
+                _at(order[:3], [1 / 3] * 3),
+                "the three have equal shares; what stays keeps its proportions: divide it by its sum",
+            ),
+            (
+                _at(order[:3], p[order[:3]] + 0.27 / 3),
+                "each of the three got a third of the 0.27 that was cut off; what stays keeps its proportions: divide "
+                "it by its sum",
+            ),
+            (
+                _at(order[:3], p[order[:3]] + [0.27, 0, 0]),
+                "the likeliest got all that was cut off; what stays keeps its proportions: divide it by its sum",
+            ),
+        ],
+    )
+    even = np.array([0.2, 0.3, 0.2, 0.1, 0.2])
+    answer = lesson.top_k(even.copy(), 2)
+    if np.shape(answer) != (5,):
+        expect(answer, even, "top-k 2")
+    n_kept = int(np.count_nonzero(np.asarray(answer, dtype=float)))
+    if n_kept != 2:
         raise Wrong(
-            "the result is right, but the sum comes before W_2, so every device needs all of W_2; the other cut of W_1 "
-            "lets you cut W_2, too"
+            f"top-k 2 of [0.2, 0.3, 0.2, 0.1, 0.2] keeps {n_kept} tokens: three share the second place, and one of "
+            "them is to stay. Count tokens; a threshold can't tell equal ones apart"
         )
-    for device, n_used in enumerate(uses.sum(axis=1)):
-        if n_used != F // n:
-            raise Wrong(
-                f"the result is right, but device {device} uses {n_used} of {F} hidden numbers; each of {n} devices "
-                f"should have {F // n} of its own, and nothing of the others"
-            )
+    expect(sorted(np.asarray(answer))[-2:], [0.4, 0.6], "what stays of [0.2, 0.3, 0.2, 0.1, 0.2] with top-k 2")
+    answer = lesson.top_k(even.copy(), 3)
+    expect(
+        sorted(np.asarray(answer))[-3:],
+        [2 / 7, 2 / 7, 3 / 7],
+        "what stays of [0.2, 0.3, 0.2, 0.1, 0.2] with top-k 3",
+        [([1 / 6, 1 / 3, 1 / 2], "with top-k 3 of [0.2, 0.3, 0.2, 0.1, 0.2] you keep 0.1, though there are three times "
+                                 "0.2: equal probabilities are still different tokens")],
+    )  # fmt: skip
+    _keeps_its_argument(lesson.top_k, p, 3)
+    rng = draws("top_k")
+    for n, k in ((int(rng.integers(30, 60)), int(rng.integers(5, 20))), (9, 20), (7, 1)):
+        many = rng.dirichlet(np.ones(n))
+        best = sorted(range(n), key=lambda i: -many[i])[:k]
+        expect(lesson.top_k(many.copy(), k), _kept(many, best), f"top-k {k} of {n} tokens")
+    expect(lesson.top_k(p.copy(), 10), p, "top-k 10 of six tokens: all of them stay")
 
 
-def pipeline_schedule(lesson: ModuleType) -> None:
-    some = draws("pipeline_schedule").integers(4, 9, (2, 2)).tolist()
-    for p, m in ((4, 2), (3, 5), (2, 2), *some, (1, 4), (5, 1)):
-        answer = lesson.pipeline_schedule(p, m)
-        if answer is None or len(answer) != 2:
-            raise Wrong("two arrays are expected, of forward and of backward passes")
-        if not all(isinstance(each, np.ndarray) for each in answer):
-            raise Wrong("two arrays are expected; `np.array` makes one of a list of lists")
-        forward, backward = (np.asarray(each, dtype=float) for each in answer)
-        for name, each in (("forward", forward), ("backward", backward)):
-            if each.shape != (p, m):
-                raise Wrong(
-                    f"{p} stages, {m} micro-batches: the {name} slots have the shape {each.shape}, not {(p, m)}"
-                )
-        if any((each != each.round()).any() for each in (forward, backward)):
-            raise Wrong(f"{p} stages, {m} micro-batches: slots are whole numbers, and a pass fills one; yours overlap")
-        _judge_schedule(forward, backward, p, m)
-
-
-def _judge_schedule(forward: np.ndarray, backward: np.ndarray, p: int, m: int) -> None:
-    what = f"{p} stages, {m} micro-batches: "
-    places = [(stage, j) for stage in range(p) for j in range(m)]
-    for stage, j in places:
-        if stage and forward[stage, j] <= forward[stage - 1, j]:
-            raise Wrong(
-                f"{what}stage {stage} begins with micro-batch {j} in slot {forward[stage, j]:.0f}, but stage "
-                f"{stage - 1} hands it on only after slot {forward[stage - 1, j]:.0f}"
-            )
-    for j in range(m):
-        if backward[-1, j] <= forward[-1, j]:
-            raise Wrong(
-                f"{what}the last stage goes back with micro-batch {j} in slot {backward[-1, j]:.0f}, but goes forward "
-                f"with it in slot {forward[-1, j]:.0f}: before that is done there is no loss yet to start from"
-            )
-    for stage, j in places[: (p - 1) * m]:
-        if backward[stage, j] <= backward[stage + 1, j]:
-            raise Wrong(
-                f"{what}stage {stage} goes back with micro-batch {j} in slot {backward[stage, j]:.0f}, but its "
-                f"gradient comes from stage {stage + 1}, after slot {backward[stage + 1, j]:.0f}: backward passes "
-                "run from the last stage to the first"
-            )
-    for stage in range(p):
-        slots = np.concatenate([forward[stage], backward[stage]])
-        if len(set(slots)) < len(slots):
-            slot = next(each for each in slots if (slots == each).sum() > 1)
-            raise Wrong(f"{what}stage {stage} does two things in slot {slot:.0f}; it can do one at a time")
-    length = max(forward.max(), backward.max()) - min(forward.min(), 0) + 1
-    if length > 2 * (m + p - 1):
-        raise Wrong(
-            f"{what}it takes {length:.0f} slots, {2 * (m + p - 1)} are enough: a stage that has handed on one "
-            "micro-batch can begin with the next at once"
-        )
-    if forward.min() < 0 or length < 2 * (m + p - 1):
-        raise Wrong(f"{what}the slots run from {forward.min():.0f} to {backward.max():.0f}; begin at 0")
-
-
-def bubble_share(lesson: ModuleType) -> None:
-    some = draws("bubble_share").integers(2, 40, (3, 2)).tolist()
-    for p, m in ((4, 7), (3, 10), (1, 5), (8, 3), *some):
+def top_p(lesson: ModuleType) -> None:
+    p = np.array([0.04, 0.33, 0.11, 0.27, 0.16, 0.09])
+    order = sorted(range(6), key=lambda i: -p[i])  # 1, 3, 4, 2, 5, 0: 0.33, 0.60, 0.76, 0.87, 0.96, 1
+    with np.errstate(all="ignore"):
+        _keeps_its_argument(lesson.top_p, p, 0.7)
+        answer = lesson.top_p(p.copy(), 0.7)
+        if answer is not None and np.shape(answer) == (6,) and np.isnan(np.asarray(answer, dtype=float)).all():
+            raise Wrong("nothing stays: 0.7 is the mass of all that stay together, not a bound for each")
         expect(
-            lesson.bubble_share(p, m),
-            (p - 1) / (m + p - 1),
-            f"the bubble of {p} stages and {m} micro-batches",
+            answer,
+            _kept(p, order[:3]),
+            "top-p 0.7 of [0.04, 0.33, 0.11, 0.27, 0.16, 0.09]",
             [
                 (
-                    (p - 1) / m,
-                    f"you divide the {p - 1} slots of waiting by the {m} of work: their *share* is of both together, "
-                    f"{m + p - 1}",
+                    _kept(p, order[:2]),
+                    "tokens with 0.60 stay: you dropped the token that crosses 0.7. A set with at least 0.7 needs it",
+                ),
+                (_kept(p, order[:4]), "tokens with 0.87 stay; three of them have 0.76 already, which is enough"),
+                (
+                    np.array(sorted(_kept(p, order[:3]), reverse=True)),
+                    "your numbers are sorted: the likeliest comes first, whatever its id is. Each number must go back "
+                    "to the place of its token",
                 ),
                 (
-                    (p - 1) / p,
-                    f"this is the waiting when a single batch goes through; {m} micro-batches keep the stages busy",
+                    _kept(p, range(4)),
+                    "you added up the tokens in the order of their ids; the smallest set begins with the likeliest",
+                ),
+                (_kept(p, order[:3]) * 0.76, "the sum is 0.76: what stays must be made a whole again"),
+                (
+                    _kept(p, order[:3]) * 0.76 / 0.7,
+                    "you divide by 0.7; what stays has 0.76, so its sum is now more than 1. Divide by what stays",
                 ),
                 (
-                    m / (m + p - 1),
-                    "this is the share of slots in which a stage works; the bubble is the rest",
+                    p,
+                    "all six tokens stay, and three have 0.76 already. Did you begin with the least likely? The "
+                    "smallest set begins with the likeliest",
                 ),
                 (
-                    p * (p - 1) / (m + p - 1),
-                    f"you count the waiting of all {p} stages, but the time of one",
+                    _kept(p, order[:1]),
+                    "only the likeliest stays: 0.7 is the mass of all that stay together, not a bound for each",
                 ),
-                *[
-                    (p / slots, f"with {p} stages, the last waits for {p - 1} slots before its first work, not for {p}")
-                    for slots in (m + p, m + p - 1)
-                ],
-                (
-                    (p - 1) / (m + p),
-                    f"the forward half has {m + p - 1} slots: {p - 1} until the last stage begins, then {m}",
+                *(
+                    (
+                        _kept(p, range(n)),
+                        "you added up the sorted tokens, and laid the result over the unsorted ones: place 0 of the "
+                        "sorted list is not token 0",
+                    )
+                    for n in (2, 3)
                 ),
-                (2 * (p - 1) / (m + p - 1), "you count the waiting of both halves, but the slots of one"),
-                ((p - 1) / (m + p - 1) / 2, "you count the waiting of one half, but the slots of both"),
-                *[(n, "this is a number of slots; what share of all slots is it?") for n in (p - 1, 2 * (p - 1))],
-                (100 * (p - 1) / (m + p - 1), "this is in percent; a share lies between 0 and 1"),
+                (0 * p, "nothing stays: 0.7 is the mass of all that stay together, not a bound for each"),
             ],
         )
-
-
-def bytes_per_device(lesson: ModuleType) -> None:
-    P, n = 1_000_000, 8
-    three = (
-        "you count three numbers for each parameter; there are four: its weight, its gradient, and two moments of Adam"
-    )
-    for stage in (0, 1, 2, 3):
-        numbers = [2, 1, 1]
-        right = sum(4 * P * each / (n if i < stage else 1) for i, each in enumerate(numbers))
-        one_moment = sum(4 * P / (n if i < stage else 1) for i in range(3))
-        mistakes = [
-            (one_moment, three),
-            (right / 4, "this is the number of numbers; each has 4 bytes"),
-            (right * n, f"these are the bytes of all devices together, and there are {n}"),
-            (right / 1e9, "this is in gigabytes; bytes are asked for"),
-        ]
-        if stage == 0:
-            mistakes += [(P * each, "stage 0 shards nothing: every device has all 16 bytes") for each in (2, 9)]
-        if stage > 0:
-            mistakes.append((16 * P, f"at stage {stage} you cut nothing"))
-        if stage < 3:
-            sharded = sum(4 * P * each / n for each in numbers[:stage])
-            mistakes.append((sharded, f"at stage {stage}, what is not sharded is on each device as a whole: add it"))
-        if 0 < stage < 3:
-            alone = sum(4 * P * each / (n if i == stage - 1 else 1) for i, each in enumerate(numbers))
-            backwards = sum(4 * P * each / (n if i < stage else 1) for i, each in enumerate([1, 1, 2]))
-            mistakes += [
-                (
-                    16 * P / n,
-                    f"at stage {stage} you divide everything by {n}, but only stage 3 shards the weights too",
-                ),
-                (alone, f"each stage shards what the stage before it does, and more: stage {stage} includes stage 1"),
-                (
-                    backwards,
-                    "the first to be sharded are the moments: they are needed only where their weight is updated",
-                ),
-            ]
-        expect(
-            lesson.bytes_per_device(P, n, stage),
-            right,
-            f"bytes of {P:,} parameters on {n} devices, stage {stage}",
-            mistakes,
-        )
-    rng = draws("bytes_per_device")
-    for n in (1, 3, int(rng.integers(5, 100))):
-        P = n * int(rng.integers(100, 1000)) + 1  # n does not divide it
-        for stage in (0, 1, 2, 3):
-            sharded, whole = (0, 8, 12, 16)[stage], (16, 8, 4, 0)[stage]
-            what = f"bytes of {P:,} parameters on {n} device{'s' * (n > 1)}, stage {stage}"
-            rounded = "you round; a share is what the division says, though the parts of real arrays are whole numbers"
-            up, down = (whole * P + sharded * (P // n + extra) for extra in (1, 0))
-            expect(
-                lesson.bytes_per_device(P, n, stage),
-                whole * P + sharded * P / n,
-                what,
-                [(up, rounded), (down, rounded), (whole * P + sharded * P // n, rounded)],
-                1e-12,
+        sure = np.array([0.03, 0.02, 0.95])
+        answer = lesson.top_p(sure.copy(), 0.9)
+        if np.shape(answer) == (3,) and not np.isclose(np.sum(np.nan_to_num(answer)), 1):
+            raise Wrong(
+                "top-p 0.9 of [0.03, 0.02, 0.95] keeps nothing: the first token crosses 0.9 alone, and a model could "
+                "not write on. The token that crosses the border stays"
             )
+        expect(answer, [0, 0, 1], "top-p 0.9 of [0.03, 0.02, 0.95]")
+        halves = np.array([0.125, 0.5, 0.25, 0.125])  # sums without any rounding
+        expect(
+            lesson.top_p(halves.copy(), 0.75),
+            [0, 2 / 3, 1 / 3, 0],
+            "top-p 0.75 of [0.125, 0.5, 0.25, 0.125]",
+            [
+                (
+                    [1 / 7, 4 / 7, 2 / 7, 0],
+                    "the two likeliest have exactly 0.75, which is *at least* 0.75: the third is not needed",
+                ),
+                (
+                    [0, 4 / 7, 2 / 7, 1 / 7],
+                    "the two likeliest have exactly 0.75, which is *at least* 0.75: the third is not needed",
+                ),
+                (halves, "the two likeliest have exactly 0.75, which is *at least* 0.75: no other is needed"),
+                ([0, 1, 0, 0], "only 0.5 stays; with the second token it is 0.75, which is *at least* 0.75"),
+            ],
+        )
+        n_kept = int(np.count_nonzero(np.asarray(lesson.top_p(np.full(4, 0.25), 0.5), dtype=float)))
+        if n_kept != 2:
+            raise Wrong(
+                f"top-p 0.5 of [0.25, 0.25, 0.25, 0.25] keeps {n_kept} tokens; two of them have 0.5. Count tokens: a "
+                "threshold can't tell equal ones apart"
+            )
+        expect(lesson.top_p(p.copy(), 0.99), p, "top-p 0.99 of six tokens, the least likely of which has 0.04")
+        expect(
+            lesson.top_p(np.full(10, 0.1), 1.0),
+            np.full(10, 0.1),
+            "top-p 1 of ten tokens of 0.1",
+            [(np.eye(10)[i], "with top-p 1 a single token stays of ten: 0.1 added ten times is 0.9999999999999999 in a "
+                             "computer, so no sum reaches 1. Ask which tokens have less than the mass *before* them")
+             for i in range(10)],
+        )  # fmt: skip
+        expect(
+            lesson.top_p(np.array([0.3, 0.5, 0.2]), 0.8005),
+            [0.3, 0.5, 0.2],
+            "top-p 0.8005 of [0.3, 0.5, 0.2]",
+            [([0.375, 0.625, 0], "two tokens have 0.8, which is less than 0.8005: the third stays, too")],
+        )
+        rng = draws("top_p")
+        for n in (int(rng.integers(30, 60)), 1):
+            many, mass = rng.dirichlet(np.ones(n)), float(rng.uniform(0.5, 0.95))
+            best, total = [], 0.0
+            for i in sorted(range(n), key=lambda i: -many[i]):
+                if total < mass:
+                    best.append(i)
+                    total += many[i]
+            expect(lesson.top_p(many.copy(), mass), _kept(many, best), f"top-p {mass:.2f} of {n} token{'s' * (n > 1)}")
+
+
+# ---- Less work ----
+
+
+def positions_computed(lesson: ModuleType) -> None:
+    P, N = 7, 5
+    without = sum(P + i for i in range(N))
+    expect(
+        lesson.positions_computed(P, N, True),
+        P + N - 1,
+        "positions for 5 tokens after 7, with a cache",
+        [
+            (P + N, "you have 12: the fifth new token is written, but nobody reads it"),
+            (N, "you have 5: the prompt must be read, too"),
+            (N - 1, "you have 4: the prompt must be read, too"),
+            (P * N, "you have 35: with a cache the prompt is read once, not for each new token"),
+            (without, "you have 45, the number without a cache: what is cached is not computed again"),
+        ],
+    )
+    expect(
+        lesson.positions_computed(P, N, False),
+        without,
+        "positions for 5 tokens after 7, without a cache",
+        [
+            (P * N, "you have 35: the text grows. The first new token needs 7 positions, the second 8"),
+            (sum(P + i for i in range(N + 1)), "you have 57: after the fifth new token, nothing needs to be read"),
+            ((P + N - 1) ** 2, "you have 121, 11²: not every token is there from the start"),
+            (sum(P + i + 1 for i in range(N)), "you have 50: for the first new token only the prompt is read"),
+            (
+                sum(P + i for i in range(N - 1)),
+                "you have 34, the work for four new tokens: the fifth needs 11 positions, too",
+            ),
+            (N * (P + N), "you have 60: not every token is there from the start. The first needs only the prompt"),
+            (sum(range(P + N)), "you have 66: the prompt is read at once, not token by token"),
+            (sum(range(N)), "you have 10: the prompt is read again for each new token, and you left it out"),
+            (sum(range(1, N + 1)), "you have 15: the prompt is read again for each new token, and you left it out"),
+            ((P + N) ** 2, "you have 144, (7 + 5)²: not every token is there from the start"),
+            (P + N - 1, "you have 11, the number with a cache: without one, all is read again for each new token"),
+        ],
+    )
+    expect(lesson.positions_computed(3, 1, True), 3, "positions for one token after 3, with a cache")
+    expect(lesson.positions_computed(3, 1, False), 3, "positions for one token after 3, without a cache")
+    expect(lesson.positions_computed(1, 100, False), 5050, "positions for 100 tokens after 1, without a cache")
+    for P, N in draws("positions_computed").integers(2, 60, (4, 2)).tolist():
+        what = f"positions for {N} tokens after {P}"
+        expect(lesson.positions_computed(P, N, True), P + N - 1, f"{what}, with a cache")
+        expect(lesson.positions_computed(P, N, False), sum(range(P, P + N)), f"{what}, without a cache")
+
+
+# ---- Searching ----
+
+Tree = Mapping[tuple, Mapping[str, float]]
+
+# Nothing follows a text that is not named. Two beams are a and b, then ab and "a.", "a." and abc, "a." and "abc.".
+_TREE: Tree = {
+    (): {"a": 0.5, "b": 0.3, "c": 0.2},
+    ("a",): {"b": 0.6, "c": 0.1, ".": 0.3},
+    ("b",): {"a": 0.34, "c": 0.37, ".": 0.29},
+    ("c",): {".": 0.95, "a": 0.05},
+    ("a", "b"): {"a": 0.3, "b": 0.1, "c": 0.35, ".": 0.25},
+    ("a", "b", "c"): {".": 0.8, "a": 0.2},
+    ("a", "b", "a"): {"b": 0.5, ".": 0.5},
+    ("a", "c"): {".": 1.0},
+    ("b", "a"): {".": 0.55, "c": 0.45},
+    ("b", "c"): {".": 0.97, "a": 0.03},
+}
+
+# With two beams "a." takes a place for good, so bac is lost, and with it bacaaa. With three it is found.
+_DEEP_TREE: Tree = {
+    (): {"a": 0.5, "b": 0.4, "c": 0.1},
+    ("a",): {".": 0.6, "b": 0.25, "c": 0.15},
+    ("b",): {"a": 0.7, ".": 0.3},
+    ("b", "a"): {"b": 0.55, "c": 0.45},
+    ("b", "a", "b"): {".": 0.4, "a": 0.35, "c": 0.25},
+    ("b", "a", "c"): {"a": 1.0},
+    ("b", "a", "c", "a"): {"a": 1.0},
+    ("b", "a", "c", "a", "a"): {"a": 0.97, ".": 0.03},
+}
+
+
+def _search(
+    following: Callable[[tuple], Mapping], n_beams: int, keep: Callable[[list], list] | None = None, adds: bool = False
+) -> list[tuple[tuple, float]]:
+    """Beam search over probabilities, with switches for mistakes: how candidates are chosen, and sums for products."""
+    beams: list[tuple[tuple, float]] = [((), 0.0 if adds else 1.0)]
+    while any(following(text) for text, _ in beams):
+        families = [
+            [((*text, token), p + q if adds else p * q) for token, q in following(text).items()] or [(text, p)]
+            for text, p in beams
+        ]
+        if keep:
+            beams = keep(families)
+        else:
+            beams = sorted((each for family in families for each in family), key=lambda each: -each[1])[:n_beams]
+    return sorted(beams, key=lambda each: -each[1])
+
+
+def _all_texts(following: Callable[[tuple], Mapping], text: tuple = (), p: float = 1.0) -> list[tuple[tuple, float]]:
+    tokens = following(text)
+    if not tokens:
+        return [(text, p)]
+    return [each for token, q in tokens.items() for each in _all_texts(following, (*text, token), p * q)]
+
+
+def _written(text: tuple) -> str:
+    return "".join(map(str, text)) or "the empty text"
+
+
+def _of_tuples(following: Callable[[tuple], Mapping]) -> Callable[[tuple], Mapping]:
+    """The same tree, which tells those who ask for another kind of text what a text is."""
+
+    def asked(text: tuple) -> Mapping:
+        if not isinstance(text, tuple):
+            raise Wrong(f"you ask what follows a {type(text).__name__}; a text is a tuple of tokens, and () the first")
+        return following(text)
+
+    return asked
+
+
+def beam_search(lesson: ModuleType) -> None:
+    trees = [
+        (name, _of_tuples(following))
+        for name, following in (
+            ("the notes' tree", lesson.small_tree),
+            ("another tree", lambda text: dict(_TREE.get(text, {}))),
+            ("a deep tree", lambda text: dict(_DEEP_TREE.get(text, {}))),
+        )
+    ]
+    for name, following in trees:
+        for n_beams in (1, 2, 3):
+            _compare(lesson, name, following, n_beams)
+    everything = sorted(_all_texts(trees[1][1]), key=lambda each: -each[1])
+    found = _pairs(lesson.beam_search(trees[1][1], 50), "50 beams in a tree of fewer texts")
+    if len(found) != len(everything):
+        raise Wrong(f"50 beams in a tree of {len(everything)} texts find {len(found)}; nothing should be lost")
+    expect(
+        [log_p for _, log_p in found],
+        [math.log(p) for _, p in everything],
+        "the logarithms of all texts, likeliest first",
+    )
+    rng = draws("beam_search")
+    for n_tokens in (3, 4):
+        tree = _random_tree(rng, n_tokens)
+        for n_beams in (1, 2, 4):
+            following = _of_tuples(lambda text, tree=tree: dict(tree.get(text, {})))
+            try:
+                _compare(lesson, f"a tree of {n_tokens} tokens", following, n_beams)
+            except TypeError:
+                raise Wrong(
+                    "your search goes wrong where the tokens are numbers, as in the tree of the fables: put them "
+                    "into the tuple as they are, whatever they are"
+                ) from None
+    _a_long_text(lesson)
+
+
+def _random_tree(rng: np.random.Generator, n_tokens: int) -> dict[tuple, dict[int, float]]:
+    """A tree of four levels. Its tokens are numbers: only what `following` says tells where a text ends."""
+    tree: dict[tuple, dict[int, float]] = {}
+    level: list[tuple] = [()]
+    for _ in range(4):
+        for text in level:
+            if not text or rng.random() < 0.8:
+                tree[text] = dict(enumerate(rng.dirichlet(np.ones(n_tokens)).tolist(), start=10))
+        level = [(*text, token) for text in level if text in tree for token in tree[text]]
+    return tree
+
+
+def _a_long_text(lesson: ModuleType) -> None:
+    """Each of 400 tokens is one of 20, so every text is less likely than any number but 0 that a computer has."""
+    p = {token: (token + 1) / 210 for token in range(20)}
+    following = _of_tuples(lambda text: {} if len(text) == 400 else dict(p))
+    product = Wrong("a text of 400 tokens: your probability has become 0, since a computer has no number as small as "
+                    "10^-408. Add logarithms from the start, not only at the end")  # fmt: skip
+    with np.errstate(all="ignore"):
+        try:
+            found = _pairs(lesson.beam_search(following, 2), "2 beams, and texts of 400 tokens")
+        except (ValueError, ArithmeticError):
+            raise product from None
+    if any(log_p == -math.inf for _, log_p in found):
+        raise product
+    if len(found) != 2 or any(len(text) != 400 for text, _ in found):
+        raise Wrong(f"texts of 400 tokens: yours have {' and '.join(str(len(text)) for text, _ in found)}; the search "
+                    "ends when all beams are complete, however long that takes")  # fmt: skip
+    best = 400 * math.log(20 / 210)
+    expect([log_p for _, log_p in found], [best, best + math.log(19 / 20)], "2 beams, and texts of 400 tokens")
+
+
+def _pairs(answer: Any, what: str) -> list[tuple[tuple, float]]:
+    if answer is None:
+        raise Wrong("your function returns None; is a `return` missing?")
+    try:
+        return [(tuple(text), float(log_p)) for text, log_p in answer]
+    except (TypeError, ValueError):
+        raise Wrong(f"{what}: a list of pairs is expected, each a text and the ln of its probability") from None
+
+
+def _compare(lesson: ModuleType, name: str, following: Callable[[tuple], Mapping], n_beams: int) -> None:
+    right = _search(following, n_beams)
+    what = f"{n_beams} beam{'s' if n_beams > 1 else ''} in {name}"
+    found = _pairs(lesson.beam_search(following, n_beams), what)
+    texts, right_texts = [text for text, _ in found], [text for text, _ in right]
+    if texts == right_texts:
+        _compare_numbers(following, found, right, what)
+        return
+    unfinished = [text for text in texts if following(text)]
+    if unfinished:
+        raise Wrong(f"{what}: {_written(unfinished[0])} is not complete, and the search has ended")
+    everything = dict(sorted(_all_texts(following), key=lambda each: -each[1])[:n_beams])
+    p_of = dict(_all_texts(following))
+    for wrong, sentence in _mistakes(following, n_beams):
+        if _agree(found, wrong) or _agree(found, wrong[:n_beams]):
+            place = next((i for i, text in enumerate(texts[: len(right)]) if text != right[i][0]), None)
+            if place is not None:
+                text, (should_be, p) = texts[place], right[place]
+                raise Wrong(
+                    f"{what}: you find {_written(text)} with {p_of[text]:.3g}, not {_written(should_be)} with "
+                    f"{p:.3g}: {sentence}"
+                )
+    if n_beams < 3 and texts == list(everything):
+        raise Wrong(
+            f"{what}: you find the likeliest texts of all; so few beams can't see them. Is it a search of everything?"
+        )
+    if sorted(texts) == sorted(right_texts):
+        raise Wrong(f"{what}: the right texts, but not with the likeliest first")
+    if len(texts) != len(right_texts):
+        raise Wrong(f"{what}: you return {len(texts)} texts, not {len(right_texts)}")
+    p_found = [p_of.get(text, 0.0) for text in texts]
+    too_likely = sum(p_found) > sum(_probabilities(right))
+    why = " So few beams can't find them: do more of them go on from round to round?" if too_likely else ""
+    raise Wrong(f"{what}: you find {_listed(texts, p_found)}, not {_listed(right_texts, _probabilities(right))}.{why}")
+
+
+def _probabilities(pairs: list[tuple[tuple, float]]) -> list[float]:
+    return [p for _, p in pairs]
+
+
+def _listed(texts: list[tuple], p: list[float]) -> str:
+    return " and ".join(f"{_written(text)} with {each:.3g}" for text, each in zip(texts, p, strict=True))
+
+
+def _mistakes(following: Callable[[tuple], Mapping], n_beams: int) -> list[tuple[list[tuple[tuple, float]], str]]:
+    def apart(families: list) -> list:
+        if len(families) == 1:
+            return sorted(families[0], key=lambda each: -each[1])[:n_beams]
+        return [max(family, key=lambda each: each[1]) for family in families]
+
+    def least(families: list) -> list:
+        return sorted((each for family in families for each in family), key=lambda each: each[1])[:n_beams]
+
+    def by_text(families: list) -> list:
+        return sorted((each for family in families for each in family), reverse=True)[:n_beams]
+
+    return [
+        (
+            _search(following, n_beams, keep=least),
+            "you keep the least likely beams, or sort pairs as they are: Python then looks at the text first",
+        ),
+        (
+            _search(following, n_beams, keep=by_text),
+            "you sort pairs as they are, and Python looks at the text first; the probability decides",
+        ),
+        (
+            _search(
+                following, n_beams, keep=lambda families: _all_complete_and_some_open(following, families, n_beams)
+            ),
+            "your complete texts take nobody's place, so more open ones go on. Here all compete for the same places",
+        ),
+        (
+            _with_complete_apart(following, n_beams),
+            "so few beams can't see it. Did you set complete texts aside, or search everything? Complete texts and "
+            "open ones compete for the same places in each round",
+        ),
+        (
+            _search(following, n_beams, keep=apart),
+            "each beam went on by itself, with its own best continuation. The continuations of all beams compete: both "
+            "may come from the same one",
+        ),
+        (
+            _search(following, n_beams, adds=True),
+            "you added the probabilities of the tokens; that of a text is their product, and only logarithms add up. "
+            "With sums, longer texts win",
+        ),
+        (
+            _without_complete(following, n_beams),
+            "a text that was complete is gone. It stays in the race: it keeps its probability, while the others still "
+            "lose",
+        ),
+    ]
+
+
+def _agree(found: list[tuple[tuple, float]], wrong: list[tuple[tuple, float]]) -> bool:
+    """Whether these are the texts, with these numbers or their logarithms."""
+    given, numbers = [log_p for _, log_p in found], np.array([p for _, p in wrong])
+    same_texts = [text for text, _ in found] == [text for text, _ in wrong]
+    return same_texts and (np.allclose(given, numbers) or np.allclose(given, np.log(numbers)))
+
+
+def _without_complete(following: Callable[[tuple], Mapping], n_beams: int) -> list[tuple[tuple, float]]:
+    """A search in which complete texts are dropped until the last round."""
+    beams: list[tuple[tuple, float]] = [((), 1.0)]
+    while True:
+        new = [((*text, token), p * q) for text, p in beams for token, q in following(text).items()]
+        if not new:
+            return beams
+        beams = sorted(new, key=lambda each: -each[1])[:n_beams]
+
+
+def _all_complete_and_some_open(following: Callable[[tuple], Mapping], families: list, n_beams: int) -> list:
+    complete = [family[0] for family in families if len(family) == 1 and not following(family[0][0])]
+    new = [each for family in families for each in family if each not in complete]
+    return complete + sorted(new, key=lambda each: -each[1])[:n_beams]
+
+
+def _with_complete_apart(following: Callable[[tuple], Mapping], n_beams: int) -> list[tuple[tuple, float]]:
+    """A search that sets complete texts aside, as Pellucid's does, and so compares them with each other alone."""
+    beams: list[tuple[tuple, float]] = [((), 1.0)]
+    complete: list[tuple[tuple, float]] = []
+    while beams:
+        new = [((*text, token), p * q) for text, p in beams for token, q in following(text).items()]
+        complete += [each for each in new if not following(each[0])]
+        beams = sorted((each for each in new if following(each[0])), key=lambda each: -each[1])[:n_beams]
+    return sorted(complete, key=lambda each: -each[1])[:n_beams]
+
+
+def _steps(following: Callable[[tuple], Mapping], text: tuple) -> list[float]:
+    """The probability of each token of a text."""
+    return [following(text[:i])[token] for i, token in enumerate(text)]
+
+
+def _compare_numbers(following: Callable[[tuple], Mapping], found: list, right: list, what: str) -> None:
+    p = np.array([p for _, p in right])
+    expect(
+        [log_p for _, log_p in found],
+        np.log(p),
+        f"{what}: the logarithms",
+        [
+            (p, f"{what}: the texts are right, but the numbers are probabilities; their logarithms are expected"),
+            (-np.log(p), f"{what}: the texts are right, but you return -ln p, the surprise"),
+            (
+                [math.fsum(_steps(following, text)) for text, _ in right],
+                f"{what}: the text is right, but you added the probabilities of the tokens; that of a text is their "
+                "product, and only logarithms add up. With sums, longer texts win",
+            ),
+            (np.log2(p), f"{what}: the texts are right, but the logarithms are those to the base 2"),
+            (np.log10(p), f"{what}: the texts are right, but the logarithms are those to the base 10"),
+            (
+                [math.log(_steps(following, text)[-1]) for text, _ in right],
+                f"{what}: the text is right, but this is ln p of its last token; a beam carries the sum so far along",
+            ),
+        ],
+    )
+
+
+def length_normalised(lesson: ModuleType) -> None:
+    log_p = np.log([0.5, 0.9, 0.2, 0.6, 0.7, 0.4, 0.8, 0.3, 0.9, 0.5, 0.6, 0.7])  # 9 tokens after a prompt of 3
+    answer, everything = float(sum(log_p[3:])), float(sum(log_p))
+    for penalty in (1.0, 0.5, 0.0):
+        expect(
+            lesson.length_normalised(log_p.copy(), 3, penalty),
+            answer / 9**penalty,
+            f"the score of 9 tokens after a prompt of 3, with a penalty of {penalty:g}",
+            [
+                (
+                    answer / 12**penalty,
+                    "the length is 12, with the prompt; the answer has 9 tokens. The longer the prompt, the less would "
+                    "the length of an answer matter",
+                ),
+                (
+                    everything / 12**penalty,
+                    "the prompt's tokens are in the sum, too. Nobody chose them: they are the same for every answer",
+                ),
+                (everything / 9**penalty, "the prompt's tokens are in the sum; only those of the answer count"),
+                (float(sum(log_p[:3])) / 3**penalty, "you scored the prompt; the answer comes after it"),
+                (
+                    answer / 9,
+                    f"you divide by the length itself, whatever the penalty is: with {penalty:g} it is "
+                    f"9 to the power of {penalty:g}, which is {9**penalty:g}",
+                ),
+                (answer / 9 * penalty, "the penalty is an exponent, not a factor"),
+                (answer / (9 * penalty or 1), "the penalty is an exponent, not a factor"),
+                (answer * 9**penalty, "you multiply by the length, so that long answers lose twice"),
+                (
+                    float(sum(log_p[2:])) / 10**penalty,
+                    "the last token of the prompt is in it, too: after a prompt of 3, the answer begins at place 3",
+                ),
+                (
+                    float(sum(np.exp(log_p[3:]))) / 9**penalty,
+                    "you added probabilities; that of an answer is their product, so the logarithms are added",
+                ),
+                (
+                    float(sum(log_p[4:])) / 8**penalty,
+                    "the first token of the answer is missing: after a prompt of 3, it is the one at place 3",
+                ),
+                (-answer / 9**penalty, "the sign is turned: a score is at most 0, and the likelier answer has more"),
+            ],
+        )
+    expect(lesson.length_normalised(log_p[3:].copy(), 0, 1.0), answer / 9, "the score of 9 tokens without a prompt")
+    rng = draws("length_normalised")
+    for n, penalty in ((int(rng.integers(15, 40)), float(rng.uniform(1.2, 2))), (1, 0.7)):
+        log_p, n_prompt = np.log(rng.random(n + 4)), 4
+        certain = n // 2 if n > 1 else 0
+        log_p[4 : 4 + certain] = 0.0  # tokens that had to come
+        total = float(sum(log_p[4:]))
+        what = f"the score of {n} token{'s' * (n > 1)} after a prompt of 4, with a penalty of {penalty:.2f}"
+        skips = f"you don't count the {certain} tokens with ln p = 0; they had to come, but they are written, too"
+        answer = lesson.length_normalised(log_p.copy(), n_prompt, penalty)
+        expect(answer, total / n**penalty, what, [(total / (n - certain) ** penalty, skips)])

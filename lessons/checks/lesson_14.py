@@ -1,8 +1,7 @@
-"""Checks of lesson 14: each has the name of its exercise, and answers with a sentence."""
+"""Checks of lesson 14. Every right answer is computed here with NumPy, by plain loops where that is possible."""
 
 from __future__ import annotations
 
-import math
 from types import ModuleType
 
 import numpy as np
@@ -10,229 +9,687 @@ import torch
 
 from pellucid.course.checks import Wrong, draws, expect
 
-
-def conditional(lesson: ModuleType) -> None:
-    girls_and_boys = np.array([[6, 6], [5, 3]])  # those who sing, those who do not
-    right = np.array([[1 / 2, 1 / 2], [5 / 8, 3 / 8]])
-    what = "12 girls, of whom 6 sing, and 8 boys, of whom 5 sing"
-    with np.errstate(all="ignore"):
-        expect(
-            lesson.conditional(girls_and_boys.copy()),
-            right,
-            what,
-            [
-                (girls_and_boys / 20, f"{what}: you divided by the number of all children, which gives p(a, b); "
-                                      "given that it is a girl, only the girls count"),
-                (girls_and_boys / [11, 9], f"{what}: you divided each column by its sum, which gives p(a | b): how "
-                                           "many of those who sing are girls"),
-                (girls_and_boys / [12, 8], f"{what}: the sums of the rows met the columns: (2) is aligned at the "
-                                           "right; with keepdims they are (2, 1)"),
-            ],
-        )  # fmt: skip
-        random = draws("conditional")
-        for shape in ((1, 5), (3, 1), (3, 6), (4, 4)):
-            counts = random.integers(1, 1000, size=shape).astype(float)
-            kept = counts.copy()
-            answer = lesson.conditional(counts)
-            if not np.array_equal(counts, kept):
-                raise Wrong("you changed the table that you were given; make a new one")
-            expect(answer, kept / kept.sum(axis=1)[:, None], f"a table of {shape[0]} by {shape[1]}")
-        empty = np.array([[0.0, 0.0, 0.0], [1e-9, 3e-9, 0.0]])
-        what = "a table with a row of zeros and one with sum 0.000000004"
-        answer = lesson.conditional(empty)
-        if answer is not None and np.isnan(np.asarray(answer, float)).any():
-            raise Wrong(f"{what}: you have 0/0 in the first row; an a that never came has no shares, and its row is to "
-                        "stay as it is")  # fmt: skip
-        expect(answer, np.array([[0, 0, 0], [0.25, 0.75, 0]]), what)
+Array = np.ndarray
 
 
-def tiles(lesson: ModuleType) -> None:
-    picture = np.arange(24).reshape(4, 6)
-    right = np.array([[picture[i : i + 2, j : j + 3] for j in (0, 3)] for i in (0, 2)])
-    answer = lesson.tiles(picture.copy(), 2, 3)
-    what = "0 to 23 in 4 rows of 6, in tiles of 2 by 3"
-    if np.shape(answer) == (2, 2, 2, 3) and np.array_equal(answer, picture.reshape(2, 2, 2, 3)):
+def _numbers(*shape: int, seed: int = 12, scale: float = 1.0) -> Array:
+    return scale * np.random.default_rng(seed).standard_normal(shape)
+
+
+def _log_softmax(x: Array) -> Array:
+    return x - np.logaddexp.reduce(x, axis=-1, keepdims=True)
+
+
+def _surprise(margin: Array | float) -> Array:
+    """-ln σ(margin)."""
+    return np.logaddexp(0.0, -np.asarray(margin, dtype=float))
+
+
+def _tensors(*arrays: Array) -> list[torch.Tensor]:
+    """Copies, so that nobody changes ours, and gradients can be asked for."""
+    return [torch.tensor(each, requires_grad=True) for each in arrays]
+
+
+def _is_finite(answer: object) -> bool:
+    return bool(np.isfinite(answer.detach().numpy() if isinstance(answer, torch.Tensor) else answer).all())
+
+
+def _expect_finite_gradients(answer: torch.Tensor, given: list[torch.Tensor], where: str) -> None:
+    """Raise Wrong if a value is right, but its slope is NaN or infinite."""
+    if not isinstance(answer, torch.Tensor) or not answer.requires_grad:
+        return  # another check has a sentence for it
+    answer.sum().backward()
+    if any(each.grad is not None and not bool(each.grad.isfinite().all()) for each in given):
         raise Wrong(
-            f"{what}: your first tile is {np.asarray(answer)[0, 0].tolist()}; a reshape leaves the numbers in their "
-            "row, so it took the first six; the tile has three of the first row and three of the second"
+            f"{where}: the value is right, but its gradient is NaN, and after one step all weights would be. "
+            "`torch.where` computes both of its branches, and 0 times infinity is NaN"
         )
-    if np.shape(answer) == (2, 2, 2, 3) and np.array_equal(answer, picture.reshape(2, 2, 2, 3).transpose(1, 0, 2, 3)):
-        raise Wrong(f"{what}: you cut the six numbers of a row in the wrong place: an axis of C is cut into C/c tiles "
-                    "of c numbers, and the tiles come first")  # fmt: skip
-    expect(answer, right, what)
-    random = draws("tiles")
-    for sizes in ([2, 3, 2, 2], [3, 3, 3, 3], *random.integers(1, 5, size=(3, 4))):
-        rows, columns, r, c = (int(n) for n in sizes)
-        picture = random.normal(size=(rows * r, columns * c))
-        cut = lesson.tiles(picture.copy(), r, c)
-        what = f"a picture of {rows * r} by {columns * c} in tiles of {r} by {c}"
-        expect(np.shape(cut), (rows, columns, r, c), f"{what}: the shape of the answer")
-        for i in range(rows):
-            for j in range(columns):
-                tile = picture[i * r : (i + 1) * r, j * c : (j + 1) * c]
-                expect(cut[i, j], tile, f"{what}: the tile in row {i} and column {j}")
-    expect(lesson.tiles(np.zeros((6, 8), bool), 6, 8), np.zeros((1, 1, 6, 8)), "a picture that is one tile")
 
 
-def pair_scores(lesson: ModuleType) -> None:
-    random = draws("pair_scores")
-    for B, T, S, D, E in ((2, 3, 4, 5, 6), (1, 1, 1, 2, 1), (3, 3, 3, 3, 3), (2, 4, 4, 3, 3)):
-        u, W, v = random.normal(size=(B, T, D)), random.normal(size=(D, E)), random.normal(size=(B, S, E))
-        right = u @ W @ v.transpose(0, 2, 1)
-        what = f"{B} text{'s' * (B > 1)}, {T} asker{'s' * (T > 1)}, {S} answer{'s' * (S > 1)}, D = {D}, E = {E}"
-        mistakes = []
-        if D == E:
-            on_its_side = f"{what}: W lies on its side: its rows belong to the askers and its columns to the answers"
-            mistakes.append((u @ W.T @ v.transpose(0, 2, 1), on_its_side))
-            mistakes.append((u @ v.transpose(0, 2, 1), f"{what}: W has no part in your scores"))
-        mistakes.append((np.broadcast_to(right.sum(axis=0), right.shape), f"{what}: you summed over the texts, too; an "
-                                        "asker is paired with the answers of the same text"))  # fmt: skip
-        answer = lesson.pair_scores(u.copy(), W.copy(), v.copy())
-        if T != S and np.shape(answer) == (B, S, T):
-            raise Wrong(f"{what}: your answer is (B, S, T); a row is to belong to an asker")
-        if np.shape(answer) == (B, T, B, S) and B > 1:
-            raise Wrong(f"{what}: your askers look at the answers of all texts, not of their own alone")
-        if np.shape(answer) == (T, S) and B > 1:
-            raise Wrong(f"{what}: you summed over the texts, too; keep the letter of the text in the result")
-        if np.shape(answer) == (B, T) and S > 1:
-            raise Wrong(f"{what}: you have one score for each asker: the letter of the answers must stay in the result")
-        if T == S > 1 and answer is not None and np.shape(answer) == right.shape and np.allclose(
-            np.swapaxes(answer, 1, 2), right
-        ):  # fmt: skip
-            raise Wrong(f"{what}: your answer is (B, S, T); a row is to belong to an asker")
-        expect(answer, right, what, mistakes)
+def _expect_a_gradient(answer: object, of: str) -> None:
+    """Raise Wrong if nothing can be learned by making this answer, which has the right value, smaller or larger."""
+    if not isinstance(answer, torch.Tensor) or not answer.requires_grad:
+        raise Wrong(
+            f"the value is right, but no gradient reaches {of}: something was made a plain number, or detached, and "
+            "nothing could be learned"
+        )
 
 
-def surprise_of_targets(lesson: ModuleType) -> None:
-    random = draws("surprise_of_targets")
-    for shape in ((3,), (2, 4), (2, 1, 3), ()):
-        V = int(random.integers(3, 7))
-        logits = torch.tensor(3 * random.normal(size=(*shape, V)), requires_grad=True)
-        targets = torch.tensor(random.integers(0, V, size=shape))
-        log_p = torch.log_softmax(logits.detach(), -1)
-        hot = torch.nn.functional.one_hot(targets, V)
-        right = -(log_p * hot).sum(-1)
-        answer = lesson.surprise_of_targets(logits, targets)
-        sizes = ", ".join(map(str, (*shape, V)))
-        what = f"logits ({sizes})"
-        if isinstance(answer, torch.Tensor) and not answer.shape and shape and torch.isclose(answer, right.mean()):
-            raise Wrong(f"{what}: you have the mean, a single number; each place is to keep its own surprise")
-        if answer is not None and np.shape(answer) == (*shape, 1):
-            raise Wrong(f"{what}: an axis of length 1 is left over at the end; the result has the shape of the targets")
+# ---- Learning from examples ----
+
+
+def answer_loss(lesson: ModuleType) -> None:
+    N, T, V = 3, 7, 5
+    logits = _numbers(N, T, V)
+    targets = np.random.default_rng(3).integers(V, size=(N, T))
+    is_answer = np.zeros((N, T), dtype=bool)
+    is_answer[0, 2:4] = is_answer[1, 3:7] = is_answer[2, 1:6] = True
+    nats = -np.take_along_axis(_log_softmax(logits), targets[..., None], axis=-1)[..., 0]
+    shifted = -np.take_along_axis(_log_softmax(logits)[:, :-1], targets[:, 1:, None], axis=-1)[..., 0]
+    answers = [row[counts] for row, counts in zip(nats, is_answer, strict=True)]
+    of_all = np.concatenate(answers)
+    chosen = np.take_along_axis(logits, targets[..., None], axis=-1)[..., 0][is_answer]
+    along_places = np.take_along_axis(_log_softmax(logits.swapaxes(1, 2)).swapaxes(1, 2), targets[..., None], axis=-1)
+    answer = lesson.answer_loss(
+        torch.tensor(logits, requires_grad=True), torch.tensor(targets), torch.tensor(is_answer)
+    )
+    expect(
+        answer,
+        of_all.mean(),
+        "the loss of three answers of 2, 4 and 5 tokens",
+        [
+            (
+                nats.mean(),
+                "the questions and the padding are in your loss: the model would learn to ask, not only to answer",
+            ),
+            (
+                of_all.sum() / nats.size,
+                f"you divide by all {nats.size} tokens, but only {of_all.size} belong to answers: a longer question "
+                "would make your loss smaller, though the answer is as surprising as before",
+            ),
+            (
+                np.mean([answer.mean() for answer in answers]),
+                "you take the mean of the three answers' means: a token of the answer of 2 tokens then weighs "
+                "2.5 times as much as a token of the answer of 5",
+            ),
+            (
+                shifted[is_answer[:, 1:]].mean(),
+                "you shift the targets by one more: they are the *next* tokens already, so place t of the logits "
+                "belongs to place t of the targets",
+            ),
+            (of_all.sum() / N, "you divide by the number of answers, not by the number of their tokens"),
+            (of_all.sum(), "this is the sum over the answers' tokens; the mean is asked for"),
+            (-of_all.mean(), "the sign: a surprise is -ln p, and never negative"),
+            (nats[~is_answer].mean(), "your mask is the wrong way round: you learn the questions and not the answers"),
+            (-chosen.mean(), "the softmax is missing: logits are no log-probabilities yet"),
+            (-np.exp(-of_all).mean(), "this is the mean probability, made negative; a surprise is -ln p"),
+            (
+                -along_places[..., 0][is_answer].mean(),
+                "your softmax runs along the places; at each place, it is the words that share the 1",
+            ),
+            (of_all.mean() / np.log(2), "this is in bits; nats are asked for"),
+        ],
+    )
+    _expect_a_gradient(answer, "the logits")
+    rng = draws("answer_loss")
+    for size in (1.0, 2000.0):
+        N, T, V = (int(n) for n in rng.integers((2, 5, 3), (6, 12, 9)))
+        logits, targets = size * rng.uniform(-1, 1, (N, T, V)), rng.integers(V, size=(N, T))
+        is_answer = rng.random((N, T)) < 0.5
+        is_answer[0, :3] = True, False, True  # a question may come between two answers
+        nats = -np.take_along_axis(_log_softmax(logits), targets[..., None], axis=-1)[..., 0]
+        whole = np.zeros_like(is_answer)
+        for row, counts in zip(whole, is_answer, strict=True):
+            if counts.any():
+                row[counts.argmax() : T - counts[::-1].argmax()] = True
+        what = f"the loss of a batch ({N}, {T}) of {V} words, with answers in several pieces"
+        with np.errstate(all="ignore"):
+            [given] = _tensors(logits)
+            answer = lesson.answer_loss(given, torch.tensor(targets), torch.tensor(is_answer))
+        if answer is not None and np.shape(answer) == () and not _is_finite(answer):
+            raise Wrong(
+                "right for small logits; where they differ by thousands, a probability is rounded to 0 or its "
+                "e^logit is infinite, and the loss is no number. PyTorch has the logarithm of a softmax at once"
+            )
         expect(
             answer,
-            right,
-            f"{what}: the surprises",
+            nats[is_answer].mean(),
+            what,
             [
-                (-right, f"{what}: you have the log-probabilities; a surprise is minus that"),
-                (right / math.log(2), f"{what}: you have bits; nats are asked for"),
-                (torch.exp(-right), f"{what}: you have the probabilities of the targets, not their surprises"),
-                (-(logits * hot).sum(-1), f"{what}: you took the logits of the targets, without the softmax over all"),
-                ((logits * hot).sum(-1), f"{what}: you took the logits of the targets, without the softmax over all"),
-                (-(torch.log_softmax(logits, 0) * hot).sum(-1), f"{what}: your softmax runs over the first axis; the "
-                                                                "words of one place are the last axis"),
+                (
+                    nats[whole].mean(),
+                    "you take all places from an answer's first token to its last: here a question stands "
+                    "between two answers, and it does not count",
+                )
             ],
-            tolerance=1e-5,
-        )  # fmt: skip
-        if not isinstance(answer, torch.Tensor) or not answer.requires_grad:
-            raise Wrong(f"{what}: the surprises are right, but no gradient flows through them: stay in PyTorch, and "
-                        "cut nothing off")  # fmt: skip
+        )
+        _expect_finite_gradients(answer, [given], what)
+        slope = np.exp(_log_softmax(logits)) - np.eye(V)[targets]
+        if given.grad is None:
+            raise Wrong("the loss is right, but no gradient reaches the logits: it was made a number")
+        expect(given.grad, slope * is_answer[..., None] / is_answer.sum(), f"the gradient at the logits of {what}")
+
+
+def new_adapter(lesson: ModuleType) -> None:
+    n_out, n_in, rank = 5, 400, 9
+    pair = lesson.new_adapter(n_out, n_in, rank, torch.Generator().manual_seed(12))
+    if pair is None:
+        raise Wrong("the adapter: your function returns None; is a `return` missing?")
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise Wrong("the adapter: two matrices are expected, A and B")
+    for name, each in zip("AB", pair, strict=True):
+        if getattr(each, "dtype", None) != torch.float64:
+            raise Wrong(
+                f"{name} holds {getattr(each, 'dtype', 'no numbers of PyTorch')}; all tensors of this lesson are "
+                "float64, and PyTorch multiplies only matrices of one kind"
+            )
+    A, B = (each.detach().numpy() for each in pair)
+    if A.shape == (n_out, rank) and B.shape == (rank, n_in):
+        raise Wrong("A comes first: it takes the 400 inputs down to 9 numbers; B takes these up to the 5 outputs")
+    if A.shape == (n_in, rank):
+        raise Wrong("A is on its side: it has a row for each number that it makes, 9, and a column for each input, 400")
+    expect(A.shape, (rank, n_in), "the shape of A")
+    expect(B.shape, (n_out, rank), "the shape of B")
+    if not A.any() and not B.any():
+        raise Wrong(
+            "A and B are both zero: the gradient of B passes through A, and that of A through B, so both are zero and "
+            "stay so. This adapter will never learn"
+        )
+    if (B @ A).any():
+        raise Wrong(
+            f"step 0 is not the base: B A has numbers up to {np.abs(B @ A).max():.2f} before anything was learned. One "
+            "of the two matrices has to begin at zero"
+        )
+    if not A.any():
+        raise Wrong(
+            "A is zero and B is random: step 0 is the base, but the lesson begins with B = 0, as the paper does"
+        )
+    if np.unique(A).size < A.size:
+        raise Wrong("the rows of A are not random numbers: equal rows get equal gradients and never become different")
+    if not 0.9 < A.std() * n_in**0.5 < 1.1:
+        raise Wrong(
+            f"the numbers of A have a deviation of {A.std():.2g}; those of `randn` have 1, and should be divided by "
+            "√I = √400, once"
+        )
+    again, _ = lesson.new_adapter(n_out, n_in, rank, torch.Generator().manual_seed(12))
+    if not np.array_equal(A, again.detach().numpy()):
+        raise Wrong("the same generator gives another A each time: let `randn` draw from it, or no run can be repeated")
+    rng = draws("new_adapter")
+    generator = torch.Generator().manual_seed(int(rng.integers(1, 10**6)))
+    n_out, n_in, rank = (int(n) for n in rng.integers((3, 900, 4), (9, 1200, 8)))
+    (first, B), (second, _) = (lesson.new_adapter(n_out, n_in, rank, generator) for _ in range(2))
+    expect(np.shape(first), (rank, n_in), f"the shape of A, for {n_in} inputs and rank {rank}")
+    expect(np.asarray(B), np.zeros((n_out, rank)), f"B, for {n_out} outputs and rank {rank}")
+    if torch.equal(first, second):
+        raise Wrong(
+            "two adapters, drawn one after the other, have the same A: it does not come from the generator, so "
+            "every layer would begin alike"
+        )
+    scaled = first.detach().numpy() * n_in**0.5
+    if not 0.9 < scaled.std() < 1.1:
+        raise Wrong(
+            f"with {n_in} inputs the numbers of A have a deviation of {first.std():.2g}; it should be about 1/√I"
+        )
+    if np.abs(scaled).max() < 2:
+        raise Wrong(
+            "no number of A is more than 2/√I from 0, and of thousands with a normal distribution some are: draw "
+            "them with `torch.randn`"
+        )
+
+
+def lora_forward(lesson: ModuleType) -> None:
+    for n_in, n_out, layer in ((6, 6, "a square layer"), (7, 5, "a layer with 7 inputs and 5 outputs")):
+        R, alpha = 3, 6.5
+        x, W = _numbers(4, n_in), _numbers(n_out, n_in, seed=1)
+        A, B = _numbers(R, n_in, seed=2), _numbers(n_out, R, seed=3)
+        base, change = x @ W.T, x @ A.T @ B.T
+        mistakes = [
+            (base + change, "α/R is missing: with α = 6.5 and R = 3 the change should be 2.17 times as large"),
+            (base + alpha * change, "you multiply by α, not by α/R: whoever doubles the rank would double the change"),
+            (base + R / alpha * change, "you multiply by R/α; it is α/R"),
+            (alpha / R * change, "the base is missing: the adapter stands beside W, not in its place"),
+            (alpha / R * (base + change), "you scale the base as well: α/R belongs to the change alone"),
+            (base, "your adapter changes nothing"),
+            (
+                base + alpha / n_in * change,
+                f"you divide α by the number of inputs, {n_in}; R is the rank, the number of rows of A",
+            ),
+        ]
+        if n_in == n_out:
+            swapped = (
+                "A and B are swapped: first A takes the inputs down to R numbers, then B takes these up. In a layer "
+                "with as many outputs as inputs, no shape warns you"
+            )
+            mistakes += [(base + scale * (x @ B @ A), swapped) for scale in (1.0, alpha / R, alpha)]
+            mistakes.append(
+                (
+                    x @ W + alpha / R * (x @ B @ A),
+                    "your W is transposed once too often, or not at all: row o of W makes output o",
+                )
+            )
+        given = [torch.tensor(each) for each in (x, W, A, B)]
+        answer = lesson.lora_forward(*given, alpha)
+        expect(answer, base + alpha / R * change, f"the outputs of {layer} with an adapter", mistakes)
+        if not np.array_equal(given[1].numpy(), W):
+            raise Wrong("right, but you changed W itself: the base is frozen, and a second call would add B A again")
+    rng = draws("lora_forward")
+    for n_rows, R, n_out in ((int(rng.integers(2, 6)), int(rng.integers(5, 9)), 2), (1, 1, 4)):
+        x, W = rng.normal(size=(n_rows, 6)), rng.normal(size=(n_out, 6))
+        A, B, alpha = rng.normal(size=(R, 6)), rng.normal(size=(n_out, R)), float(rng.uniform(2, 20))
+        given = _tensors(x, A, B)
+        answer = lesson.lora_forward(given[0], torch.tensor(W), given[1], given[2], alpha)
+        base, change = x @ W.T, x @ A.T @ B.T
+        expect(
+            answer,
+            base + alpha / R * change,
+            f"{n_rows} rows, 6 inputs, {n_out} outputs and rank {R}",
+            [
+                (base + alpha / n_out * change, f"you divide α by {n_out}, the number of outputs; R is the rank, {R}"),
+                (base + alpha / 3 * change, f"you divide α by 3, whatever the rank is; here it is {R}"),
+            ],
+        )
+        _expect_a_gradient(answer, "A and B")
         answer.sum().backward()
-        expect(logits.grad, log_p.exp() - hot, f"{what}: the gradient of the sum of your surprises", tolerance=1e-5)
-    far = torch.tensor([[1000.0, 0.0], [-1000.0, 0.0]])
+        for name, each, right in (
+            ("A", given[1], B.sum(axis=0)[:, None] * x.sum(axis=0)),
+            ("B", given[2], np.ones((n_out, 1)) * (A @ x.sum(axis=0))),
+        ):
+            if each.grad is None:
+                raise Wrong(f"the outputs are right, but no gradient reaches {name}: it would never be trained")
+            expect(each.grad, alpha / R * right, f"the gradient at {name} of the sum of all outputs")
+
+
+# ---- Learning from preferences ----
+
+
+def reward_loss(lesson: ModuleType) -> None:
+    chosen, rejected = np.array([2.0, 0.5, -1.0, 0.3]), np.array([1.0, 1.2, -1.5, 0.3])
+    margin = chosen - rejected
+    p = 1 / (1 + np.exp(-margin))
+    learned = lesson.reward_loss(torch.tensor(chosen, requires_grad=True), torch.tensor(rejected, requires_grad=True))
     expect(
-        lesson.surprise_of_targets(far, torch.tensor([1, 0])),
-        np.array([1000.0, 1000.0]),
-        "logits of ±1000 (never take the logarithm of a probability that has become 0)",
+        learned,
+        _surprise(margin).mean(),
+        "the loss of four pairs",
+        [
+            (
+                _surprise(-margin).mean(),
+                "your difference is reversed: you are surprised when the better answer wins, and would train a model "
+                "to give it the lower reward",
+            ),
+            (
+                -np.log(p.mean()),
+                "you take the mean of the probabilities before the logarithm: the pairs are independent, so their "
+                "probabilities multiply, and it is the logarithms that add up",
+            ),
+            (
+                1 - p.mean(),
+                "this is 1 less the mean probability, not the surprise -ln p: it hardly punishes being sure and wrong",
+            ),
+            (-p.mean(), "this is a probability; the logarithm is missing"),
+            (-margin.mean(), "this is the difference alone: it can be made as small as you like by larger rewards"),
+            (
+                -np.log(np.exp(chosen) / (np.exp(chosen) + np.exp(rejected).sum())).mean(),
+                "each chosen answer is compared with all rejected ones; a pair has two",
+            ),
+            (_surprise(margin).sum(), "this is the sum over the pairs; the mean is asked for"),
+            (-_surprise(margin).mean(), "the sign: this is the mean of ln p, but a surprise is never negative"),
+            (
+                _surprise(margin.mean()),
+                "you take the mean of the differences first; each pair has a surprise of its own, and the mean is of "
+                "those",
+            ),
+        ],
+    )
+    _expect_a_gradient(learned, "the rewards")
+    answer = lesson.reward_loss(torch.tensor([0.0, 1.0], dtype=torch.float64), torch.tensor([900.0, 1.0]).double())
+    if answer is not None and not _is_finite(answer):
+        raise Wrong(
+            "right for small rewards; where the loser's is 900 higher, σ is rounded to 0, and ln 0 is -∞ (lesson 5)"
+        )
+    expect(answer, (900 + np.log(2)) / 2, "the loss of a pair with rewards 0 and 900, and one with 1 and 1")
+    rng = draws("reward_loss")
+    for n, size in ((int(rng.integers(5, 12)), 3.0), (1, 2000.0)):
+        margin = size * (1 + rng.random(n)) * np.sign(np.arange(n) - 0.5)  # the first is wrong
+        rewards = rng.normal(size=n)
+        given = _tensors(rewards + margin, rewards)
+        what = f"the loss of {n} pair{'s' * (n > 1)} with differences up to {np.abs(margin).max():.0f}"
+        answer = lesson.reward_loss(*given)
+        expect(answer, _surprise(margin).mean(), what)
+        _expect_finite_gradients(answer, given, what)
+        slope = 1 / (1 + np.exp(np.minimum(margin, 700))) / n
+        for name, each, right in (("winners", given[0], -slope), ("losers", given[1], slope)):
+            if each.grad is None:
+                raise Wrong(f"the loss is right, but no gradient reaches the rewards of the {name}")
+            expect(each.grad, right, f"the gradient at the rewards of the {name}")
+
+
+def optimal_policy(lesson: ModuleType) -> None:
+    beta = 0.4
+    reference = np.array([[0.5, 0.3, 0.15, 0.05], [0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1]])
+    rewards = np.array([[0.0, 0.2, 1.0, 0.9], [1.0, 0.3, 0.1, 0.6], [0.2, 0.2, 0.8, 0.0]])
+    raised = reference * np.exp(rewards / beta)
+    right = raised / raised.sum(axis=1, keepdims=True)
+
+    def shares(x: Array) -> Array:
+        return x / x.sum(axis=1, keepdims=True)
+
+    expect(
+        lesson.optimal_policy(torch.tensor(reference), torch.tensor(rewards), beta),
+        right,
+        "the best policies for three questions",
+        [
+            (
+                shares(reference * np.exp(rewards * beta)),
+                "your factor is e^{βr}: then a higher price would move the policy further from the reference. A high "
+                "price should keep it near",
+            ),
+            (
+                shares(np.exp(rewards / beta)),
+                "the reference is missing: this is the best policy for a reference that likes all answers alike",
+            ),
+            (raised, f"row 0 sums to {raised[0].sum():.1f}: divide by Z to get probabilities"),
+            (
+                raised / raised.sum(),
+                "all three rows together sum to 1: each question has a Z of its own",
+            ),
+            (shares(raised.T).T, "your columns sum to 1; a row is a question, and its answers share the 1"),
+            (shares(reference + np.exp(rewards / beta)), "you add to the reference; the factor e^{r/β} multiplies it"),
+            (
+                shares(np.exp(reference + rewards / beta)),
+                "you add probabilities to rewards; it is the *logarithm* of the reference that adds to r/β",
+            ),
+            (
+                np.eye(4)[rewards.argmax(axis=1)],
+                "all probability is on the best answer: that is the policy for a price of 0",
+            ),
+            (np.log(right), "these are logarithms; the probabilities are asked for"),
+        ],
+    )
+    rng = draws("optimal_policy")
+    for beta in (0.3, 100.0, 0.001):
+        Q, X = (int(n) for n in rng.integers((2, 5), (5, 9)))
+        reference = rng.dirichlet(np.ones(X), Q)
+        rewards = 2 * rng.random((Q, X)) + 5 * np.arange(Q)[:, None]  # each question is easier than the one before
+        if beta < 1:
+            reference[:, 0], rewards[:, 0] = 0.0, 5 * Q + 5  # an answer that nobody gives would be the best
+            reference /= reference.sum(axis=1, keepdims=True)
+        _one_price(lesson, reference, rewards, beta)
+
+
+def _one_price(lesson: ModuleType, reference: Array, rewards: Array, beta: float) -> None:
+    with np.errstate(divide="ignore"):
+        scores = np.log(reference) + rewards / beta
+        smoothed = np.exp(_log_softmax(np.log(reference + 1e-12) + rewards / beta))
+    answer = lesson.optimal_policy(torch.tensor(reference), torch.tensor(rewards), beta)
+    what = f"the best policies for {len(reference)} questions with {reference.shape[1]} answers, at a price of {beta:g}"
+    if np.shape(answer) == reference.shape and not _is_finite(answer):
+        raise Wrong(
+            f"{what}: there is a NaN. A reward of 1 is a factor of e^{1 / beta:.0f}, which a computer cannot hold: "
+            "work with ln π_ref + R/β, and let a softmax of each row take care of the size (lesson 7)"
+        )
+    expect(
+        answer,
+        np.exp(_log_softmax(scores)),
+        what,
+        [
+            (
+                smoothed,
+                "an answer that the reference never gives becomes likely: 0 times any factor is 0. Don't add a small "
+                "number to the probabilities",
+            ),
+            (
+                np.eye(reference.shape[1])[np.zeros(len(reference), dtype=int)],
+                "an answer that the reference never gives becomes certain: 0 times any factor is 0. Don't add a small "
+                "number to the probabilities",
+            ),
+        ],
     )
 
 
-def rounded_with_slope(lesson: ModuleType) -> None:
-    random = draws("rounded_with_slope")
-    for shape in ((5,), (2, 3), (), (2, 1, 3)):
-        x = torch.tensor(4 * random.normal(size=shape), requires_grad=True)
-        weights = torch.tensor(random.normal(size=shape))
-        kept = x.detach().clone()
-        answer = lesson.rounded_with_slope(x)
-        if answer is None:
-            raise Wrong("your function returns None; is a `return` missing?")
-        shown = [float(f"{each:.4g}") for each in kept.flatten()[:3].tolist()]
-        expect(
-            answer,
-            kept.round(),
-            f"x = {shown}…: the values",
-            [
-                (kept, f"x = {shown}…: you return x as it was; the value is to be rounded"),
-                (kept.round() - kept, f"x = {shown}…: you return what rounding adds; put it on x"),
-                (kept.floor(), f"x = {shown}…: you round down, always; round to the nearest"),
-                (kept.trunc(), f"x = {shown}…: you cut the digits off; round to the nearest"),
-                (kept + kept.round(), f"x = {shown}…: the whole numbers are added to x; take x away where the tape "
-                                      "does not look"),
-            ],
-        )  # fmt: skip
-        if not torch.equal(x.detach(), kept):
-            raise Wrong("you changed x itself; return a new tensor")
-        if not isinstance(answer, torch.Tensor) or not answer.requires_grad:
-            raise Wrong("the values are right, but the tape sees nothing of x: all of it is detached; what you detach "
-                        "has no slope, so x must stand somewhere without it")  # fmt: skip
-        (answer * weights).sum().backward()
-        if x.grad is not None and not x.grad.any():
-            raise Wrong("the values are right, but the slope is 0, that of a staircase: the tape has seen the rounding")
-        expect(
-            x.grad,
-            weights,
-            "the gradient that x gets",
-            [(2 * weights, "the gradient that x gets is twice what it should be: the tape sees x two times")],
+def dpo_loss(lesson: ModuleType) -> None:
+    P, T, beta = 3, 5, 0.3
+    parts = [-np.abs(_numbers(P, T, seed=seed)) for seed in (1, 2, 3, 4)]
+    lengths = [(5, 2, 4), (3, 5, 4)]
+    for part, length in zip(parts, (*lengths, *lengths), strict=True):
+        for row, n in zip(part, length, strict=True):
+            row[n:] = 0.0
+    tensors = [torch.tensor(part, requires_grad=True) for part in parts]
+    chosen, rejected, reference_chosen, reference_rejected = (part.sum(axis=1) for part in parts)
+    margin = (chosen - reference_chosen) - (rejected - reference_rejected)
+    n_chosen, n_rejected = np.array(lengths)
+    means = (chosen - reference_chosen) / n_chosen - (rejected - reference_rejected) / n_rejected
+    answer = lesson.dpo_loss(*tensors, beta)
+    expect(
+        answer,
+        _surprise(beta * margin),
+        "the losses of three pairs",
+        [
+            (
+                _surprise(beta * (chosen - rejected)),
+                "the reference is forgotten: an answer that was likely from the start then counts as preferred by you",
+            ),
+            (
+                beta * _surprise(margin),
+                "β is outside of the logarithm: there it only scales the gradient, like a learning rate. Inside of "
+                "σ it says how far the policy has to move for a preference",
+            ),
+            (
+                _surprise(margin),
+                "β is missing: your policy would be the best one for a price of 1",
+            ),
+            (
+                _surprise(beta * means),
+                "you take the mean of each answer's log-probabilities: ln p of an answer is the *sum* over its tokens. "
+                "With means, 5 tokens would count no more than 2",
+            ),
+            (
+                _surprise(beta * margin / T),
+                "you take the mean over T = 5 places, the padding included: ln p of an answer is the *sum* over its "
+                "tokens",
+            ),
+            (_surprise(-beta * margin), "your difference is reversed: the rejected answer would become likelier"),
+            (_surprise(margin / beta), "you divide by β: solving π* for the reward gives β ln(π/π_ref), a product"),
+            (-_surprise(beta * margin), "the sign: this is ln σ, but a surprise is never negative"),
+            (
+                _surprise(beta * ((chosen + reference_chosen) - (rejected + reference_rejected))),
+                "the reference comes with the wrong sign: an answer's implicit reward is its ln π less *its own* "
+                "ln π_ref",
+            ),
+            (
+                _surprise(beta * (parts[0] - parts[2] - parts[1] + parts[3])).sum(axis=1),
+                "you compare token by token, so the first word of one answer is against the first of the other; "
+                "whole answers were compared: first the sums, then σ",
+            ),
+            (
+                _surprise(beta * (chosen / reference_chosen - rejected / reference_rejected)),
+                "you divide one logarithm by the other: the logarithm of a ratio is a difference",
+            ),
+            (
+                _surprise(beta * (chosen - reference_chosen) - (rejected - reference_rejected)),
+                "β multiplies both implicit rewards, not the chosen answer's alone",
+            ),
+        ],
+    )
+    if not isinstance(answer, torch.Tensor) or not answer.requires_grad:
+        raise Wrong("the losses are right, but no gradient reaches the policy: was it detached, too, or made a number?")
+    answer.sum().backward()
+    if any(each.grad is not None and bool(each.grad.abs().max() > 0) for each in tensors[2:]):
+        raise Wrong(
+            "the losses are right, but their gradient passes through the reference: if both are the same network, "
+            "the two gradients cancel, and nothing is learned. The reference has to stand still"
         )
-    whole = torch.tensor([1e6 + 0.25, -1e6 - 0.25, 0.0], dtype=torch.float64)
-    expect(lesson.rounded_with_slope(whole), whole.round(), "numbers of a million")
-    y = torch.tensor([1.3], dtype=torch.float64, requires_grad=True)
-    (lesson.rounded_with_slope(y * y) ** 2).sum().backward()
-    expect(y.grad, [2 * 2 * 2 * 1.3], "the square of (y² rounded) at y = 1.3: its slope by y")
+    slope = -beta / (1 + np.exp(beta * margin))
+    if tensors[0].grad is None or tensors[1].grad is None:
+        raise Wrong("the losses are right, but no gradient reaches the policy's log-probabilities")
+    expect(tensors[0].grad[:, 0], slope, "the gradient at the chosen answers")
+    expect(tensors[1].grad[:, 0], -slope, "the gradient at the rejected answers")
+    rng = draws("dpo_loss")
+    for P, size in ((int(rng.integers(4, 9)), 1.0), (1, 1.0), (2, 1000.0)):
+        T, beta = int(rng.integers(3, 8)), float(rng.uniform(0.1, 0.6)) if size == 1 else 1.0
+        parts = -size * rng.random((4, P, T))
+        if size > 1:  # the chosen answer is far less likely than it was, then far likelier
+            parts[0, 0], parts[1, 0], parts[0, 1], parts[1, 1] = -size, -0.1, -0.1, -size
+        tensors = _tensors(*parts)
+        chosen, rejected, reference_chosen, reference_rejected = parts.sum(axis=2)
+        margin = beta * (chosen - reference_chosen - rejected + reference_rejected)
+        what = f"the loss{'es' * (P > 1)} of {P} pair{'s' * (P > 1)} of {T} tokens, with differences up to "
+        what += f"{np.abs(margin).max():.0f}"
+        answer = lesson.dpo_loss(*tensors, beta)
+        if np.shape(answer) == (P,) and not _is_finite(answer):
+            raise Wrong(
+                f"{what}: there is a number that is none. σ is rounded to 0 there, as in `reward_loss`, or the "
+                "probability of a whole answer is: stay with logarithms"
+            )
+        if P == 1 and np.shape(answer) == ():
+            raise Wrong("of a single pair you return a number; the losses have the shape (P,), so here (1,)")
+        expect(answer, _surprise(margin), what)
+        _expect_finite_gradients(answer, tensors[:2], what)
 
 
-def paired_error(lesson: ModuleType) -> None:
-    random = draws("paired_error")
-    for n, sign in ((7, 1), (2, 1), (40, 1), (9, -1)):  # in the last case, what is hard for one is easy for the other
-        shared = random.normal(size=n) * 10
-        a, b = shared + random.normal(size=n), sign * shared + 0.3 * random.normal(size=n) - 1
-        difference = a - b
-        error = difference.std(ddof=1) / math.sqrt(n)
-        kept = a.copy(), b.copy()
-        answer = lesson.paired_error(a, b)
-        if answer is None:
-            raise Wrong("your function returns None; is a `return` missing?")
-        if not isinstance(answer, (tuple, list, np.ndarray)) or len(answer) != 2:
-            raise Wrong("return two numbers: the mean of the differences, and its standard error")
-        if not (np.array_equal(a, kept[0]) and np.array_equal(b, kept[1])):
-            raise Wrong("you changed the losses that you were given")
-        what = f"{n} pairs"
-        expect(
-            answer[0],
-            difference.mean(),
-            f"{what}: the mean difference",
-            [(-difference.mean(), f"{what}: you took b - a; a - b is asked for"),
-             (np.abs(difference).mean(), f"{what}: you took the sizes of the differences; their signs must stay")],
-        )  # fmt: skip
-        unpaired = math.sqrt(a.var(ddof=1) / n + b.var(ddof=1) / n)
-        expect(
-            answer[1],
-            error,
-            f"{what}: the standard error",
-            [
-                (unpaired, f"{what}: you put together the errors of two means, as if the texts were not the same; take "
-                           "the differences first, and what both share drops out"),
-                (difference.std() / math.sqrt(n), f"{what}: you divided by n, and the standard deviation of a sample "
-                                                  "divides by n - 1"),
-                (difference.std(ddof=1), f"{what}: that is how much the single differences scatter; their *mean* "
-                                         "scatters less"),
-                (difference.var(ddof=1) / n, f"{what}: that is the square of the standard error"),
-                (difference.std(ddof=1) / n, f"{what}: you divided by n; an error falls with the square root of n"),
-                (1.96 * error, f"{what}: that is half of an interval; the standard error is asked for"),
-                (2 * error, f"{what}: that is half of an interval; the standard error is asked for"),
-                ((a.std(ddof=1) - b.std(ddof=1)) / math.sqrt(n), f"{what}: errors are not subtracted; take the "
-                                                                 "differences of the losses first"),
-            ],
-        )  # fmt: skip
-    same = np.array([3.0, 1e4, -5.0])
-    expect(lesson.paired_error(same + 0.5, same), (0.5, 0.0), "one model is worse by 0.5 on each of three texts")
+# ---- Learning from one's own answers ----
+
+
+def group_advantages(lesson: ModuleType) -> None:
+    # As many answers as questions: an axis that was lost or mixed up gives numbers, and a sentence, not an exception.
+    equal = lesson.group_advantages(torch.tensor([[0.5, 0.5, 0.5], [0.0, 1.0, 0.0], [1.0, 0.0, 0.5]]).double())
+    if equal is not None and np.shape(equal) == (3, 3) and np.isnan(np.asarray(equal, dtype=float)).any():
+        raise Wrong(
+            "three equal rewards give NaN: their deviation is 0, and 0/0 is no number. One such group would turn "
+            "all weights into NaN"
+        )
+    rewards = np.array([[1.0, 0.0, 0.0, 0.5], [0.9, 1.0, 0.2, 1.0], [0.0, 0.1, 0.8, 0.0], [0.4, 0.7, 0.2, 0.3]])
+    mean, s = rewards.mean(axis=1, keepdims=True), rewards.std(axis=1, ddof=1, keepdims=True)
+    centred = rewards - mean
+    across = (rewards - rewards.mean(axis=0)) / (rewards.std(axis=0, ddof=1) + 1e-4)
+    easy = (
+        "you compare with the mean over all questions: every answer to an easy question then looks good, even its worst"
+    )
+    lost = (
+        "the mean of question j was taken from column j: without its axis, a mean (Q,) is spread over the rows. It "
+        "has to stay a column, (Q, 1)"
+    )
+    expect(
+        lesson.group_advantages(torch.tensor(rewards)),
+        centred / (s + 1e-4),
+        "the advantages of 4 questions with 4 answers each",
+        [
+            ((rewards - rewards.mean()) / (s + 1e-4), easy),
+            ((rewards - rewards.mean()) / (rewards.std(ddof=1) + 1e-4), easy),
+            (
+                centred / (rewards.std(ddof=1) + 1e-4),
+                "the mean is that of each question, but your s is that of all questions together",
+            ),
+            (
+                centred / (rewards.std(axis=1, keepdims=True) + 1e-4),
+                "your s divides by G; here it divides by G - 1. With 4 answers, your advantages are √(4/3), or 15 %, "
+                "too large",
+            ),
+            (centred / s, "you divide by s alone; the 1e-4 beside it is missing"),
+            (centred, "you don't divide by the standard deviation"),
+            (centred / (s**2 + 1e-4), "you divide by the variance; s is its root"),
+            (across, "you compare with the answers to the other questions; a group is a row"),
+            ((rewards - mean.T) / (s.T + 1e-4), lost),
+            ((rewards - mean.T) / (s + 1e-4), lost),
+            (
+                centred / (s.T + 1e-4),
+                "the s of question j divides column j: without its axis, s is spread over the rows. It has to stay a "
+                "column, (Q, 1)",
+            ),
+            (rewards / (s + 1e-4), "the mean is not subtracted: every answer with a reward would look good"),
+            (rewards - mean / (s + 1e-4), "you divide only the mean by s; the whole difference is divided"),
+        ],
+    )
+    right = np.array([[0.0, 0.0, 0.0], [-1 / 3, 2 / 3, -1 / 3], [0.5, -0.5, 0.0]])
+    right /= np.array([[0.0], [3**-0.5], [0.5]]) + 1e-4
+    expect(equal, right, "the advantages of 3 questions with 3 answers each, those to the first equally good")
+    wide = lesson.group_advantages(torch.tensor(rewards[:2]))
+    expect(wide, (centred / (s + 1e-4))[:2], "the advantages of 2 questions with 4 answers each")
+    rng = draws("group_advantages")
+    one_good = (np.arange(16) == rng.integers(16))[None] * 1.0
+    for rewards, what in (
+        (one_good, "the advantages of one question with 16 answers, one of which is right"),
+        (rng.random((int(rng.integers(3, 7)), int(rng.integers(5, 9)))), "those of random rewards"),
+        (1e6 + rng.random((3, 5)), "those of rewards a little above a million"),
+        (rng.permutation([0.5, 0.501, 0.5, 0.5])[None], "those of a group in which one has 0.501 and the others 0.5"),
+    ):
+        answer = lesson.group_advantages(torch.tensor(rewards))
+        if np.shape(answer) == (16,):
+            raise Wrong(f"{what}: the shape is (16,), but (1, 16) is expected; a single question is a row, too")
+        deviations = rewards - rewards.mean(axis=1, keepdims=True)
+        right = deviations / (rewards.std(axis=1, ddof=1, keepdims=True) + 1e-4)
+        expect(answer, right, what, tolerance=1e-6)
+
+
+def grpo_objective(lesson: ModuleType) -> None:
+    clip = 0.25
+    ratio = np.array([0.5, 0.9, 1.0, 1.1, 1.6, 0.5, 0.9, 1.0, 1.1, 1.6])
+    advantage = np.array([2.0, 2.0, 2.0, 2.0, 2.0, -2.0, -2.0, -2.0, -2.0, -2.0])
+    old = np.log(np.array([0.3, 0.2, 0.5, 0.4, 0.1, 0.3, 0.2, 0.5, 0.4, 0.6]))
+    clipped = ratio.clip(1 - clip, 1 + clip)
+    swapped = np.minimum(ratio, clipped) * advantage
+
+    def clipped_by(ratio: Array, low: float, high: float) -> Array:
+        return np.minimum(ratio * advantage, ratio.clip(low, high) * advantage)
+
+    log_p = torch.tensor(old + np.log(ratio), requires_grad=True)
+    of_logs = "both are logarithms: the ratio of the probabilities is e to the power of their difference"
+    answer = lesson.grpo_objective(log_p, torch.tensor(old), torch.tensor(advantage), clip)
+    expect(
+        answer,
+        clipped_by(ratio, 1 - clip, 1 + clip),
+        "ratios from 0.5 to 1.6, five with advantage 2 and five with advantage -2",
+        [
+            (
+                (ratio * advantage).clip(1 - clip, 1 + clip),
+                "you clip the product of ratio and advantage, as lecture notes N3 have it: a bad answer then gives "
+                "0.75 whatever you do, and is never unlearned. It is the ratio that is clipped",
+            ),
+            (
+                ratio * advantage.clip(1 - clip, 1 + clip),
+                "you clip the advantage: all bad answers become good ones, of advantage 0.75",
+            ),
+            (
+                clipped * advantage,
+                "you clip, but there is no minimum: a good answer that has become half as likely (ratio 0.5) gets no "
+                "gradient, and can't come back",
+            ),
+            (
+                swapped,
+                "for negative advantages you take the smaller *ratio*: multiplied by -2, it is the larger product. "
+                "Take the smaller of the two products: then a bad answer that has become likelier can be pushed back",
+            ),
+            (
+                np.maximum(ratio * advantage, clipped * advantage),
+                "you take the larger product, which is the rosier view: what has gone too far is pushed on, and what "
+                "must come back can't",
+            ),
+            (
+                clipped_by(1 / ratio, 1 - clip, 1 + clip),
+                "your ratio is upside down: it should be larger than 1 where the answer has become likelier",
+            ),
+            (
+                ratio * advantage,
+                "nothing is clipped: what has gone too far already would be paid for going further",
+            ),
+            (
+                -clipped_by(ratio, 1 - clip, 1 + clip),
+                "the sign: this is the loss; what GRPO makes *large* is asked for",
+            ),
+            (clipped_by((old + np.log(ratio)) / old, 1 - clip, 1 + clip), of_logs),
+            (clipped_by(np.log(ratio), 1 - clip, 1 + clip), of_logs),
+            (
+                clipped_by(ratio, 0.0, 1 + clip),
+                "your ratio has no lower limit: a bad answer that has become half as likely is still pushed on",
+            ),
+            (clipped_by(ratio, 0.8, 1.2), "you clip at 0.2, whatever `clip` is"),
+            (clipped_by(ratio, -clip, clip), "you clip to ±clip; a ratio is near 1, not near 0"),
+        ],
+    )
+    _expect_a_gradient(answer, "the policy")
+    answer.sum().backward()
+    free = ratio * advantage <= clipped * advantage
+    expect(log_p.grad, np.where(free, ratio * advantage, 0.0), "the gradient at each log-probability")
+    rng = draws("grpo_objective")
+    for size in (1.0, 900.0):  # an answer of many tokens may have ln p = -900
+        clip, n = float(rng.uniform(0.1, 0.4)), int(rng.integers(3, 8))
+        ratio = np.concatenate([[4.0, 4.0, 0.2, 0.2, 30.0], np.exp(rng.normal(0, 1, n))])
+        advantage = np.concatenate([[-1.0, 1.0, -1.0, 1.0, -2.0], rng.normal(size=n)])
+        old = -size * (1 + rng.random(n + 5))
+        right = np.minimum(ratio * advantage, ratio.clip(1 - clip, 1 + clip) * advantage)
+        what = f"ratios from 0.2 to 30, with ln p around {old.mean():.0f} and clip {clip:.2f}"
+        with np.errstate(all="ignore"):
+            log_p = torch.tensor(old + np.log(ratio), requires_grad=True)
+            answer = lesson.grpo_objective(log_p, torch.tensor(old), torch.tensor(advantage), clip)
+        if np.shape(answer) == right.shape and not _is_finite(answer):
+            raise Wrong(
+                f"{what}: there is a number that is none. e^-900 is 0 in a computer, and 0/0 is NaN: subtract "
+                "the logarithms before you take e to their power"
+            )
+        bad = (
+            "a bad answer (A = -1) that has become 4 times as likely gives {:.3g}, not -4: how far it has to come back "
+        )
+        bad += "has no limit"
+        if np.shape(answer) == right.shape and not np.isclose(first := answer[0].item(), -4):
+            raise Wrong(bad.format(first))
+        expect(answer, right, what, tolerance=1e-8)

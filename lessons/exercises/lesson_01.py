@@ -1,6 +1,6 @@
 """Lesson 1: automatic differentiation. Write what is missing, then run `pellucid learn 1`.
 
-At the end of this file stands a small tape, which calls your functions. Lessons 5 and 8 train networks on it.
+At the end of this file stands a small tape, which calls your functions. Lessons 7 and 10 train networks on it.
 """
 
 from __future__ import annotations

@@ -1,71 +1,66 @@
-"""Lesson 2*: second derivatives. Fill it in, then run `pellucid learn 2`.
+"""Lesson 2: arrays, and PyTorch beside the tape. Fill it in, then run `pellucid learn 2`.
 
-`jvp(f, x, v)` gives f(x) and the slope of f along v; `gradient(f, x)` gives the gradient. Both work inside each other.
+The first three exercises and the last are in NumPy, the other two in PyTorch. Names of arrays end in their axes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-
-from autodiff.dual import jvp
-from autodiff.tape import gradient
+import torch
+from torch import Tensor
 
 Array = np.ndarray
-Twice = tuple[float, float, float, float]  # a value, its slopes along i and along j, and its second slope along both
+
+# ---- Arrays ----
 
 
-# ---- The steps of two modes ----
-
-
-def push_product_twice(x: Twice, y: Twice) -> Twice:
-    """x·y with its slopes along i and j and its second slope along both, from those of x and of y."""
+def conditional(counts_AB: Array) -> Array:
+    """p(b | a) from how often a and b came together, of which none is negative. A row of zeros stays as it is."""
     # solution:
-    x, x_i, x_j, x_ij = x
-    y, y_i, y_j, y_ij = y
-    return x * y, x_i * y + x * y_i, x_j * y + x * y_j, x_ij * y + x_i * y_j + x_j * y_i + x * y_ij
+    sums_A1 = counts_AB.sum(axis=1, keepdims=True)
+    return counts_AB / np.where(sums_A1 > 0, sums_A1, 1)
     # end
 
 
-def pull_twice(W: Array, x: Array, x_tangent: Array, cotangent: Array, cotangent_tangent: Array) -> tuple[Array, Array]:
-    """What x gets in s = tanh(W x), and how that changes, when x moves by its tangent.
-
-    W is (m, n) and stands still. `cotangent` (m) is what s has got, and `cotangent_tangent` (m) how that changes.
-    """
+def tiles(picture_RC: Array, r: int, c: int) -> Array:
+    """The picture in tiles of r by c: (R/r, C/c, r, c). R is a multiple of r, and C of c."""
     # solution:
-    s = np.tanh(W @ x)
-    slope = 1 - s**2
-    slope_tangent = -2 * s * slope * (W @ x_tangent)
-    return (cotangent * slope) @ W, (cotangent_tangent * slope + cotangent * slope_tangent) @ W
+    n_rows, n_columns = picture_RC.shape
+    return picture_RC.reshape(n_rows // r, r, n_columns // c, c).transpose(0, 2, 1, 3)
     # end
 
 
-# ---- The product of a Hessian and a vector, and what it is good for ----
-
-
-def hessian_vector_product(f: Callable[[Array], float], x: Array, v: Array) -> Array:
-    """H v, where H is the Hessian (n, n) of f at x. Run f once, and build no matrix."""
+def pair_scores(u_BTD: Array, W_DE: Array, v_BSE: Array) -> Array:
+    """How well each of T askers fits each of S answers, in each of B texts: (B, T, S)."""
     # solution:
-    return jvp(lambda x: gradient(f, x), x, v)[1]
+    return np.einsum("btd,de,bse->bts", u_BTD, W_DE, v_BSE)
     # end
 
 
-def newton_step(f: Callable[[Array], float], x: Array) -> Array:
-    """Where the gradient of f would be 0 if its Hessian were everywhere what it is at x (n)."""
+# ---- PyTorch ----
+
+
+def surprise_of_targets(logits: Tensor, targets: Tensor) -> Tensor:
+    """-ln of the probability of each target, in nats. `logits` are (..., V), `targets` (...), and so is the result."""
     # solution:
-    H = np.stack([jvp(lambda x: gradient(f, x), x, direction)[1] for direction in np.eye(len(x))])
-    return x - np.linalg.solve(H, gradient(f, x))
+    log_p = torch.log_softmax(logits, dim=-1)
+    return -log_p.gather(-1, targets[..., None])[..., 0]
     # end
 
 
-def curvature_of_loss(p: Array, z: Array, v: Array) -> float:
-    """The second derivative of -Σ p ln softmax(z + t v) by t, at t = 0.
-
-    All three have n numbers. Those of p are probabilities.
-    """
+def rounded_with_slope(x: Tensor) -> Tensor:
+    """x, each number rounded to the nearest whole one; to the tape, it looks as if nothing had happened to x."""
     # solution:
-    q = np.exp(z - z.max())
-    q = q / q.sum()
-    return float(np.sum(q * (v - np.sum(q * v)) ** 2))
+    return x + (x.round() - x).detach()
+    # end
+
+
+# ---- How sure is a mean? ----
+
+
+def paired_error(a: Array, b: Array) -> tuple[float, float]:
+    """The mean of a - b over n pairs, and its standard error."""
+    # solution:
+    difference = a - b
+    return float(difference.mean()), float(difference.std(ddof=1) / len(difference) ** 0.5)
     # end

@@ -1,149 +1,112 @@
-"""Lesson 4: byte-pair encoding. Write what is missing, then run `pellucid learn 4`.
+"""Lesson 4*: implicit functions and sparse matrices. Fill it in, then run `pellucid learn 4`.
 
-A token is a number, its id. The first 256 tokens are the bytes; each merge adds one more: 256, 257, and so on.
+`jvp(f, x, v)` gives f(x) and the slope of f along v; `gradient(f, x)` gives the gradient. Both work inside each other.
 """
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 
-from pellucid.plain import BYTES, split_into_words
-from pellucid.tokenizer.pieces import visible
+import numpy as np
 
-Pair = tuple[int, int]
+from autodiff.dual import jvp
+from autodiff.sparse import graph_of_symmetric, two_coloured_parts
+from autodiff.tape import gradient
 
-# ---- Given: words, bytes, and how tokens are spelled ----
+Array = np.ndarray
 
-
-def byte_ids(text: str) -> list[int]:
-    """The ids of a text's bytes: "!" is 0, "a" is 64, "b" is 65."""
-    return [BYTES.index(byte) for byte in text.encode()]
+# ---- Through a solution, without the steps that found it ----
 
 
-def spelled(text: str) -> dict[tuple[int, ...], int]:
-    """The different words of a text, each as the ids of its bytes, with how often it occurs."""
-    return {tuple(byte_ids(word)): n for word, n in Counter(split_into_words(text)).items()}
+def implicit_derivative(g: Callable[[float, float], float], w: float, p: float) -> float:
+    """dw/dp, where w solves w = g(w, p). All three are single numbers.
 
-
-def spellings(merges: Mapping[Pair, int]) -> list[bytes]:
-    """The bytes of each token, by its id."""
-    result = [bytes([byte]) for byte in BYTES]
-    for left, right in merges:  # in their order, so both parts are known
-        result.append(result[left] + result[right])
-    return result
-
-
-def pieces(ids: Sequence[int], merges: Mapping[Pair, int]) -> list[str]:
-    """Each token for people to read: a space is ␣, and part of a character is shown by its bytes."""
-    bytes_of = spellings(merges)
-    return [visible(bytes_of[i].decode("utf-8", "backslashreplace")) for i in ids]
-
-
-# ---- Learning ----
-
-
-def count_pairs(words: Mapping[tuple[int, ...], int]) -> Counter[Pair]:
-    """How often each pair of neighbours (left, right) occurs inside words.
-
-    `words` says how often each word occurs: {(71, 64): 3} is the word of the tokens 71 and 64, three times. A pair is
-    counted at every place where it stands: (71, 71, 71) has (71, 71) twice.
+    w is found already, and not always by steps of g: they may lead away from it.
     """
     # solution:
-    counts: Counter[Pair] = Counter()
-    for word, n in words.items():
-        for pair in pairwise(word):
-            counts[pair] += n
-    return counts
+    by_w = jvp(lambda w: g(w, p), w, 1.0)[1]
+    by_p = jvp(lambda p: g(w, p), p, 1.0)[1]
+    return by_p / (1 - by_w)
     # end
 
 
-def merge(ids: Sequence[int], pair: Pair, new_id: int) -> list[int]:
-    """The ids with each occurrence of the pair replaced by new_id, from left to right, as a new list."""
+def pull_linear_system(cotangent: Array, A: Array, b: Array) -> tuple[Array, Array]:
+    """What A (n, n) and b (n) get, when w = A⁻¹ b gets `cotangent` (n). `np.linalg.solve(M, r)` computes M⁻¹ r."""
     # solution:
-    merged: list[int] = []
-    i = 0
-    while i < len(ids):
-        if tuple(ids[i : i + 2]) == pair:
-            merged.append(new_id)
-            i += 2
-        else:
-            merged.append(ids[i])
-            i += 1
-    return merged
+    w = np.linalg.solve(A, b)
+    y = np.linalg.solve(A.T, cotangent)
+    return -np.outer(y, w), y
     # end
 
 
-def learn_merges(text: str, n_merges: int) -> dict[Pair, int]:
-    """Merge the most frequent pair, again and again: {pair: id of the new token}, in the order of learning.
+def temperature_slope(loss: Callable[[float, Array], float], temperature: float, logits: Array) -> Array:
+    """How the best temperature moves with each logit: dα*/dz, in the shape of the logits.
 
-    New ids are 256, 257, and so on. Of equally frequent pairs the smallest goes first, (64, 65) before (64, 81) and
-    that before (65, 64). Stop after n_merges, or earlier if no pair occurs twice. Begin with `spelled(text)`.
+    `loss(α, z)` may be differentiated by both. `temperature` is α*: the loss is smallest there, for these logits.
     """
     # solution:
-    words = spelled(text)
-    merges: dict[Pair, int] = {}
-    while len(merges) < n_merges and (counts := count_pairs(words)):
-        best = min(counts, key=lambda pair: (-counts[pair], pair))
-        if counts[best] < 2:
-            break
-        merges[best] = 256 + len(merges)
-        words = {tuple(merge(word, best, merges[best])): n for word, n in words.items()}
-    return merges
+
+    def slope(a: float, z: Array) -> float:
+        return jvp(lambda a: loss(a, z), a, 1.0)[1]
+
+    curvature = jvp(lambda a: slope(a, logits), temperature, 1.0)[1]
+    return -gradient(lambda z: slope(temperature, z), logits) / curvature
     # end
 
 
-# ---- There and back ----
+# ---- Sparse matrices ----
 
 
-def encode(text: str, merges: Mapping[Pair, int]) -> list[int]:
-    """The token ids of a text, which may be new: in each word, what was learned first is merged first.
+def colour_columns(pattern: Array) -> list[int]:
+    """A colour (0, 1, 2, …) for each column of a pattern (m, n), so that one product per colour is enough.
 
-    `split_into_words(text)` gives the words, and `byte_ids(word)` what to begin with.
+    `pattern[i, j]` is true where the Jacobian may differ from 0. Give one column after the other the first colour that
+    is still free for it.
     """
     # solution:
-    ids: list[int] = []
-    for word in split_into_words(text):
-        word_ids = byte_ids(word)
-        while possible := [pair for pair in pairwise(word_ids) if pair in merges]:
-            earliest = min(possible, key=merges.__getitem__)
-            word_ids = merge(word_ids, earliest, merges[earliest])
-        ids += word_ids
-    return ids
+    colours: list[int] = []
+    for j in range(pattern.shape[1]):
+        taken = {colours[k] for k in range(j) if np.any(pattern[:, j] & pattern[:, k])}
+        colours.append(next(colour for colour in range(j + 1) if colour not in taken))
+    return colours
     # end
 
 
-def decode(ids: Sequence[int], merges: Mapping[Pair, int]) -> str:
-    """The text of token ids. What is no complete character becomes the sign U+FFFD, "�".
+def is_star(neighbours: Sequence[set[int]], colours: Sequence[int]) -> bool:
+    """Whether neighbours differ in colour, and no path of four vertices has only two colours.
 
-    `spellings(merges)` has the bytes of each token.
+    `neighbours[i]` is the set of vertices that are joined to i.
     """
     # solution:
-    bytes_of = spellings(merges)
-    return b"".join(bytes_of[i] for i in ids).decode(errors="replace")
+    for b, near in enumerate(neighbours):
+        for c in near:
+            if colours[b] == colours[c]:
+                return False
+            for a in near - {c}:
+                for d in neighbours[c] - {a, b}:
+                    if len({colours[a], colours[b], colours[c], colours[d]}) == 2:
+                        return False
+    return True
     # end
 
 
-# ---- Comparing ----
+def peel(pattern: Array, products: Array, colours: Sequence[int]) -> Array:
+    """The symmetric matrix H (n, n) from its products with an acyclic colouring.
 
-
-def bits_per_byte(nats: Sequence[float], text: str) -> float:
-    """The bits per byte of a text whose tokens cost these nats. Bytes are those of UTF-8."""
-    # solution:
-    return sum(nats) / math.log(2) / len(text.encode())
-    # end
-
-
-def floor_in_other_tokens(nats_per_token: float, lengths: Sequence[int], other_lengths: Sequence[int]) -> float:
-    """The floor of some documents in nats per token, when another tokenizer cuts them.
-
-    nats_per_token: their floor with the first tokenizer. lengths, other_lengths: the tokens of each document with the
-    first tokenizer and with the other, without the control token that ends each document and is predicted like any
-    other.
+    `products[i, c]` is the sum of H[i, j] over all j of colour c.
+    `two_coloured_parts(graph_of_symmetric(pattern), colours)` lists the trees, each a set of edges (i, j) with i < j.
     """
     # solution:
-    nats = nats_per_token * (sum(lengths) + len(lengths))
-    return nats / (sum(other_lengths) + len(other_lengths))
+    H = np.diag([products[i, colour] * pattern[i, i] for i, colour in enumerate(colours)])
+    rest = products.copy()
+    for tree in two_coloured_parts(graph_of_symmetric(pattern), colours):
+        edges = set(tree)
+        while edges:
+            ends = [end for edge in edges for end in edge]
+            i, j = next(edge for edge in edges if 1 in (ends.count(edge[0]), ends.count(edge[1])))
+            edges.remove((i, j))
+            leaf, other = (i, j) if ends.count(i) == 1 else (j, i)
+            H[leaf, other] = H[other, leaf] = rest[leaf, colours[other]]
+            rest[other, colours[leaf]] -= H[leaf, other]
+    return H
     # end

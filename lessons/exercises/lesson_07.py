@@ -1,118 +1,270 @@
-"""Lesson 7: attention. Write what is missing, then run `pellucid learn 7`.
+"""Lesson 7: counting, and a first network. Write what is missing, then run `pellucid learn 7`.
 
-The last letters of a name are the axes: B texts, T positions that ask (queries), S positions that answer (keys),
-D numbers per position, H heads, K numbers per head.
+At the end of this file stand the little language of the lesson and the training loop, which call your functions.
 """
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+
 import numpy as np
+
+from lesson_01 import Tensor, backward, concatenate, exp, log, log_softmax, tanh  # noqa: F401 - for you to use
+from pellucid.languages.fables import Fables
+from pellucid.languages.grammar.grammar import Fork
+from pellucid.languages.grammar.notation import read_rules, table
 
 Array = np.ndarray
 
+END = 0  # the id that stands after each text, and so before the next one
 
-def softmax(scores: Array, axis: int) -> Array:
-    """Scores as shares: positive, and their sum along the axis is 1."""
-    raised = np.exp(scores - scores.max(axis=axis, keepdims=True))
-    return raised / raised.sum(axis=axis, keepdims=True)
+# ---- Counting ----
 
 
-# ---- One head ----
+def count_pairs(documents: Sequence[Sequence[int]], n_words: int) -> Array:
+    """How often word b directly follows word a: an array (n_words, n_words), at [a, b].
 
-
-def head(x_TD: Array, W_Q: Array, W_K: Array, W_V: Array) -> tuple[Array, Array]:
-    """One head without a mask: its weights (T, T) and its outputs (T, K), as a pair.
-
-    Row t of x is what position t knows. The matrices have the shape (K, D), so `x_TD @ W_Q.T` has the query of position
-    t in its row t. Row t of the weights says how much position t takes from each position.
+    A document is a list of ids, which stays as it is. An END stands before its first word and after its last one.
     """
     # solution:
-    q_TK, k_TK, v_TK = x_TD @ W_Q.T, x_TD @ W_K.T, x_TD @ W_V.T
-    weights_TS = softmax(q_TK @ k_TK.T / np.sqrt(q_TK.shape[1]), axis=1)
-    return weights_TS, weights_TS @ v_TK
+    counts = np.zeros((n_words, n_words))
+    for document in documents:
+        words = [END, *document, END]
+        np.add.at(counts, (words[:-1], words[1:]), 1)
+    return counts
     # end
 
 
-def causal_weights(scores_TS: Array) -> Array:
-    """The weights of attention that cannot look ahead, of the same shape as the scores; their rows sum to 1.
-
-    The queries are the last T of the S positions: with T = S all of them, with T = 1 the newest. There may be more
-    axes in front of (T, S), for texts and heads.
-    """
+def probabilities_of(counts: Array, alpha: float) -> Array:
+    """p(b | a) at [a, b], from the counts of pairs at [a, b], as if each pair had come alpha times more."""
     # solution:
-    T, S = scores_TS.shape[-2:]
-    is_in_future = np.arange(S) > np.arange(S - T, S)[:, None]
-    return softmax(np.where(is_in_future, -np.inf, scores_TS), axis=-1)
+    raised = counts + alpha
+    return raised / raised.sum(axis=1, keepdims=True)
     # end
 
 
-# ---- Several heads ----
+def floor_of_pairs(expected: Array) -> float:
+    """The least loss, in nats per word, of a model that sees only the last word.
 
-
-def split_heads(x_BTD: Array, n_heads: int) -> Array:
-    """Queries, keys or values (B, T, D) cut into heads: (B, H, T, K) with K = D / H.
-
-    Head 0 gets the first K numbers of every position, head 1 the next K, and so on.
+    `expected[a, b]` is how often b follows a in a text, on average. Many entries are 0, and whole rows may be.
     """
     # solution:
-    B, T, D = x_BTD.shape
-    return x_BTD.reshape(B, T, n_heads, D // n_heads).transpose(0, 2, 1, 3)
+    before = np.broadcast_to(expected.sum(axis=1, keepdims=True), expected.shape)
+    occurs = expected > 0
+    nats = expected[occurs] * np.log(before[occurs] / expected[occurs])
+    return nats.sum() / expected.sum()
     # end
 
 
-def heads_by_einsum(q_BTHK: Array, k_BSHK: Array, v_BSHK: Array) -> Array:
-    """The outputs (B, T, H, K) of causal heads, whose axes were not moved: two calls of np.einsum.
+# ---- Learning by gradient ----
 
-    Scale the scores, and use `causal_weights` between the two: it takes the last two axes for queries and keys.
-    """
+
+def stable_log_softmax(z: Array) -> Array:
+    """ln softmax over the last axis, for logits of any size: no overflow, no ln 0."""
     # solution:
-    scores_BHTS = np.einsum("bthk,bshk->bhts", q_BTHK, k_BSHK) / np.sqrt(q_BTHK.shape[-1])
-    return np.einsum("bhts,bshk->bthk", causal_weights(scores_BHTS), v_BSHK)
+    shifted = z - z.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
     # end
 
 
-# ---- Positions ----
+def gradient_of_cross_entropy(z: Array, targets: Array) -> Array:
+    """The derivative of the mean of -ln softmax(z[i])[targets[i]] over the rows i, by each logit.
 
-
-def rotate(x_TK: Array, start: int = 0) -> Array:
-    """RoPE: turn the queries or keys x (…, T, K), the first of which stands at position `start`.
-
-    Numbers i and i + K/2 of a row are a pair (a, b): the tip of a clock's hand. At position t the hand of pair i has
-    turned by t · 10000^(-2i/K) radians, counterclockwise: (a cos - b sin, b cos + a sin).
+    z is (N, V), logits of any size; targets holds N ids.
     """
     # solution:
-    T, K = x_TK.shape[-2:]
-    speeds = 10_000.0 ** (-np.arange(0, K, 2) / K)
-    angles = np.outer(np.arange(start, start + T), speeds)
-    a, b = x_TK[..., : K // 2], x_TK[..., K // 2 :]
-    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
+    n_rows = len(targets)
+    gradient = np.exp(stable_log_softmax(z))
+    gradient[np.arange(n_rows), targets] -= 1
+    return gradient / n_rows
     # end
 
 
-# ---- Another text, and the whole ----
+# ---- The network ----
 
 
-def cross_attention(x_TD: Array, source_SD: Array, W_Q: Array, W_K: Array, W_V: Array) -> Array:
-    """The outputs (T, K) of one head, through which each position of x looks up something in another text, `source`.
+def windows(documents: Sequence[Sequence[int]], n_ctx: int) -> tuple[Array, Array]:
+    """For each word, and for the END of each document: the n_ctx words before it (N, n_ctx), and itself (N).
 
-    All of the source may be seen.
+    The oldest word comes first. Before the first word of a document stand n_ctx ENDs. Both are arrays of integers, as
+    `train` needs them.
     """
     # solution:
-    q_TK, k_SK, v_SK = x_TD @ W_Q.T, source_SD @ W_K.T, source_SD @ W_V.T
-    return softmax(q_TK @ k_SK.T / np.sqrt(q_TK.shape[1]), axis=1) @ v_SK
+    inputs, targets = [], []
+    for document in documents:
+        words = [END] * n_ctx + [*document, END]
+        for i in range(n_ctx, len(words)):
+            inputs.append(words[i - n_ctx : i])
+            targets.append(words[i])
+    return np.array(inputs), np.array(targets)
     # end
 
 
-def multi_head_attention(x_BTD: Array, W_Q: Array, W_K: Array, W_V: Array, W_O: Array, n_heads: int) -> Array:
-    """Causal attention with several heads and RoPE: (B, T, D) to (B, T, D). The matrices have the shape (D, D).
+def mlp_loss(parameters: Mapping[str, Tensor], inputs: Array, targets: Array) -> Tensor:
+    """The mean loss of the network over N windows, on the tape.
 
-    Rotate the queries and keys of every head. Lay the outputs of the heads side by side, head 0 first, and mix them
-    with W_O.
+    Row w of C (V, d) is the embedding of word w. The n_ctx embeddings of a window stand side by side, the oldest first:
+    x. The hidden layer is tanh(x W_1 + b_1), with W_1 (n_ctx d, F); W_2 (F, d) leads back to d numbers, and their
+    products with the rows of C are the logits. inputs is (N, n_ctx), targets holds N ids.
     """
     # solution:
-    B, T, D = x_BTD.shape
-    q_BHTK, k_BHSK, v_BHSK = (split_heads(x_BTD @ W.T, n_heads) for W in (W_Q, W_K, W_V))
-    scores_BHTS = rotate(q_BHTK) @ rotate(k_BHSK).swapaxes(-1, -2) / np.sqrt(D // n_heads)
-    y_BHTK = causal_weights(scores_BHTS) @ v_BHSK
-    return y_BHTK.transpose(0, 2, 1, 3).reshape(B, T, D) @ W_O.T
+    C = parameters["C"]
+    x = concatenate([C[inputs[:, place]] for place in range(inputs.shape[1])])
+    hidden = tanh(x @ parameters["W_1"] + parameters["b_1"])
+    log_p = log_softmax(hidden @ parameters["W_2"] @ C.T)
+    return -log_p[np.arange(len(targets)), targets].mean()
     # end
+
+
+# ---- Training, which calls your functions ----
+
+
+def new_parameters(n_words: int, n_ctx: int, d: int, n_hidden: int, seed: int = 0) -> dict[str, Tensor]:
+    """Random weights that make sums of about 1 everywhere, as in the product's MLP."""
+    random = np.random.default_rng(seed)
+    return {
+        "C": Tensor(random.normal(0, d**-0.5, (n_words, d))),
+        "W_1": Tensor(random.normal(0, n_ctx**-0.5, (n_ctx * d, n_hidden))),
+        "b_1": Tensor(np.zeros(n_hidden)),
+        "W_2": Tensor(random.normal(0, n_hidden**-0.5, (n_hidden, d))),
+    }
+
+
+def train(
+    parameters: Mapping[str, Tensor], inputs: Array, targets: Array, n_steps: int, rate: float = 1.0, seed: int = 0
+) -> None:
+    """Plain gradient descent on batches of 128 windows, drawn at random. The rate falls to 0 along a line."""
+    random = np.random.default_rng(seed)
+    for step in range(n_steps):
+        batch = random.integers(0, len(targets), 128)
+        backward(mlp_loss(parameters, inputs[batch], targets[batch]))
+        for parameter in parameters.values():
+            parameter.value = parameter.value - rate * (1 - step / n_steps) * parameter.gradient
+
+
+def fit_table(counts: Array, rank: int, kind: str = "free", n_steps: int = 3000, seed: int = 0) -> Array:
+    """ln p(b | a) of a table of logits of low rank, fitted to counts of pairs by gradient descent.
+
+    Column w of C (rank, V) is the embedding of word w. The logits after w are D C_w with kind "free", C^T C_w with
+    "tied", and C^T M C_w with "tied with a matrix".
+    """
+    random = np.random.default_rng(seed)
+    C, D_T = random.normal(0, 0.5, (2, rank, len(counts)))
+    M = np.eye(rank)
+    share = counts / counts.sum()
+    for _ in range(n_steps):
+        read, out = M @ C, D_T if kind == "free" else C
+        p = np.exp(stable_log_softmax(read.T @ out))
+        by_z = share.sum(axis=1, keepdims=True) * p - share  # p - 1 at the word that came, summed over all pairs
+        by_read, by_out = out @ by_z.T, read @ by_z
+        by_C, by_M = M.T @ by_read, by_read @ C.T
+        if kind == "free":
+            C, D_T = C - by_C, D_T - by_out
+        else:
+            C = C - by_C - by_out
+            M = M - by_M if kind == "tied with a matrix" else M
+    return stable_log_softmax((M @ C).T @ (D_T if kind == "free" else C))
+
+
+# ---- Languages so small that all their texts can be listed ----
+
+
+class Language:
+    """A grammar in the notation of the fables, whose words are separated by spaces. Word 0 is the END."""
+
+    def __init__(self, rules: str, **tables: Sequence[tuple[float, str, Mapping[str, str]]]) -> None:
+        read = {**read_rules(rules), **{name: table(rows) for name, rows in tables.items()}}
+        self.fables = Fables(0, read)
+        _, _, first = self.fables.grammar.read("")
+        assert first is not None
+        texts = dict(_texts(first, "", 1.0))
+        self.words = ["END", *sorted({word for text in texts for word in text.split()})]
+        self._surprises = cache(self._surprises)  # type: ignore[method-assign]
+        self._id = {word: i for i, word in enumerate(self.words)}
+        self.documents = {tuple(self.ids(text)): p for text, p in texts.items()}  # with their probabilities
+        self.mean_length = sum(p * (len(document) + 1) for document, p in self.documents.items())  # with the END
+
+    def ids(self, text: str) -> list[int]:
+        return [self._id[word] for word in text.split()]
+
+    def write(self, n_texts: int, seed: int) -> list[list[int]]:
+        """Documents drawn at random."""
+        random = np.random.default_rng(seed)
+        return [self.ids(self.fables.grammar.derive(random.random)) for _ in range(n_texts)]
+
+    def expected_pairs(self) -> Array:
+        """How often each pair stands in a text, on average: exactly, from the list of all texts."""
+        expected = np.zeros((len(self.words), len(self.words)))
+        for document, p in self.documents.items():
+            words = [END, *document, END]
+            np.add.at(expected, (words[:-1], words[1:]), p)
+        return expected
+
+    def floor(self, n_seen: int | None = None) -> float:
+        """The least loss of a model that sees the last n_seen words, or all of them, in nats per word."""
+        if n_seen is None:
+            return self.fables.entropy_nats / self.mean_length
+        return sum(p * nats for _, p, nats in self._surprises(n_seen)) / self.mean_length
+
+    def nats_after(self, word: str, n_seen: int | None = None) -> float:
+        """What such a model pays for what follows this word, on average."""
+        longest = max(map(len, self.documents)) + 1
+        after = [each for each in self._surprises(n_seen or longest) if each[0][-2] == self._id[word]]
+        return sum(p * nats for _, p, nats in after) / sum(p for _, p, _ in after)
+
+    def _surprises(self, n_seen: int) -> list[tuple[tuple[int, ...], float, float]]:
+        """Each n_seen words with the next one: how often they come in a text, and -ln p(next | those before)."""
+        number: defaultdict[tuple[int, ...], float] = defaultdict(float)
+        before: defaultdict[tuple[int, ...], float] = defaultdict(float)
+        for document, p in self.documents.items():
+            words = (*[END] * max(n_seen, 1), *document, END)
+            for i in range(max(n_seen, 1), len(words)):
+                number[words[i - n_seen : i + 1]] += p
+                before[words[i - n_seen : i]] += p
+        return [(words, p, math.log(before[words[:-1]] / p)) for words, p in number.items()]
+
+
+def _texts(fork: Fork, written: str, p: float) -> Iterator[tuple[str, float]]:
+    """All texts that go on from a choice, with their probabilities."""
+    for i in fork.allowed():
+        text, following = fork.write(i)
+        if following is None:
+            yield written + text, p * fork.probability(i)
+        else:
+            yield from _texts(following, written + text, p * fork.probability(i))
+
+
+MEETINGS = """
+fable
+    1 a [look] [hero:animal] met a [look] [other:animal!hero] . the {other} [said] [word] , and the {hero}
+        {hero.moved} away .
+
+look
+    4 sly
+    3 shy
+    2 old
+    1 proud
+
+said
+    2 said
+    1 cried
+
+word
+    4 yes
+    3 no
+    2 welcome
+"""
+MOVED = {
+    "fox": "ran", "crow": "flew", "frog": "swam",
+    "hare": "ran", "hen": "flew", "carp": "swam",
+    "wolf": "ran", "duck": "flew", "toad": "swam",
+}  # fmt: skip
+
+
+def meetings() -> Language:
+    """The little language of this lesson. The i-th animal has the weight 1/i, as in the fables."""
+    animals = [(1 / i, name, {"name": name, "moved": moved}) for i, (name, moved) in enumerate(MOVED.items(), 1)]
+    return Language(MEETINGS, animal=animals)

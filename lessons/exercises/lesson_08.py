@@ -1,369 +1,288 @@
-"""Lesson 8: the block, the optimizers, and the whole decoder. Write what is missing, then run `pellucid learn 8`.
+"""Lesson 8: memory in a state. Write what is missing, then run `pellucid learn 8`.
 
-At the end of this file a decoder trains. It stands on the tape of lesson 1, and it calls your functions.
+The last letters of a name are the axes: T positions, B texts read side by side, D numbers per word, H numbers in a
+state, K numbers per key, F features per key, V numbers per value. At the end of this file stand the measurements and
+the little language of the lesson, which call your functions.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
 
 import numpy as np
+import torch
 
-from autodiff import operations as op
-from autodiff.operations import Value
-from autodiff.second import hessian
-from autodiff.tape import gradient
-from lesson_01 import Tensor, backward, concatenate, exp, log_softmax, relu, where
+import pellucid
+from lesson_01 import Tensor, backward, log_softmax, tanh
+from pellucid.config.model import DecoderConfig, RecurrentConfig
+from pellucid.corpora.drawn import Drawn
+from pellucid.languages.fables import Fables
+from pellucid.model.build import build_model
 
 Array = np.ndarray
 
-# ---- Depth: what arrives at the first of many layers ----
+# ---- A state that is carried along ----
 
 
-def gradient_norms(layer: Callable[[Tensor, Tensor], Tensor], scale: float, n_layers: int = 30) -> list[float]:
-    """How long the gradient is at the input of each layer, and at the last output.
+def rnn_states(x_TBD: Array | Tensor, W_HH: Tensor, U_HD: Tensor, b_H: Tensor) -> list[Tensor]:
+    """The states h_0, h_1, … of a recurrent network that reads x[0], x[1], …: T tensors (B, H) on the tape.
 
-    `layer(x, W)` is one layer. Each has a random 32 x 32 matrix of its own; its numbers have the deviation
-    scale/sqrt(32).
-    """
-    rng = np.random.default_rng(0)
-    xs = [Tensor(rng.normal(size=(8, 32)))]
-    for _ in range(n_layers):
-        xs.append(layer(xs[-1], Tensor(rng.normal(size=(32, 32)) * scale / math.sqrt(32))))
-    backward((xs[-1] * Tensor(rng.normal(size=(8, 32)))).sum())
-    return [float(np.linalg.norm(x.gradient)) for x in xs]
-
-
-# ---- The norm ----
-
-
-def layer_norm(x: Array, gain: Array, epsilon: float = 1e-5) -> Array:
-    """LayerNorm without bias (equation 10). x is (..., D): each vector of D numbers by itself. gain is (D,)."""
-    # solution:
-    centred = x - x.mean(axis=-1, keepdims=True)
-    return gain * centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + epsilon)
-    # end
-
-
-def pull_layer_norm(cotangent: Array, x: Array, gain: Array, epsilon: float = 1e-5) -> tuple[Array, Array]:
-    """What x (..., D) and gain (D,) get, when layer_norm(x, gain) gets `cotangent` (..., D)."""
-    # solution:
-    std = np.sqrt(x.var(axis=-1, keepdims=True) + epsilon)
-    normal = (x - x.mean(axis=-1, keepdims=True)) / std
-    to_gain = (cotangent * normal).reshape(-1, len(gain)).sum(axis=0)
-    to_normal = cotangent * gain
-    along_ones = to_normal.mean(axis=-1, keepdims=True)
-    along_normal = normal * (to_normal * normal).mean(axis=-1, keepdims=True)
-    return (to_normal - along_ones - along_normal) / std, to_gain
-    # end
-
-
-# ---- The block ----
-
-
-def pre_norm_block(
-    x, attention_norm: Callable, attention: Callable, feed_forward_norm: Callable, feed_forward: Callable
-):
-    """What a block makes of x: attention, then feed-forward, both with pre-norm (equation 10).
-
-    Each of the four is a function that takes an x and returns something of its shape.
+    h_t is the state right after x[t] has been read: tanh(W h_{t-1} + U x_t + b). Before the first word the state is
+    zero. Each row of a state is one text's, so a product with W is `h @ W_HH.T`. T is x_TBD.shape[0].
     """
     # solution:
-    x = x + attention(attention_norm(x))
-    return x + feed_forward(feed_forward_norm(x))
+    h_BH = Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0])))
+    states = []
+    for t in range(x_TBD.shape[0]):
+        h_BH = tanh(h_BH @ W_HH.T + x_TBD[t] @ U_HD.T + b_H)
+        states.append(h_BH)
+    return states
     # end
 
 
-# ---- How large a step? ----
+# ---- Back through time ----
 
 
-def largest_eigenvalue(product: Callable[[Array], Array], start: Array, n_rounds: int = 100) -> float:
-    """The eigenvalue of H that is largest in size, with its sign. `product(v)` computes H v for a symmetric H.
+def jacobian_through_time(W_HH: Array, h_nH: Array) -> Array:
+    """The Jacobian ∂h_t/∂h_s (H, H) of an RNN for one text, from the states on the way.
 
-    Begin with the vector `start` and multiply n_rounds times.
+    The rows of h_nH are h_{s+1}, …, h_t, plain numbers; without rows it is the identity. Entry [i, j] says how much
+    number i of h_t changes with number j of h_s.
     """
     # solution:
-    v = start
-    for _ in range(n_rounds):
-        v = product(v)
-        v = v / np.linalg.norm(v)
-    return float(v @ product(v))
+    jacobian_HH = np.eye(len(W_HH))
+    for h_H in h_nH:
+        jacobian_HH = (1 - h_H**2)[:, None] * W_HH @ jacobian_HH
+    return jacobian_HH
     # end
 
 
-def small_error(theta: Value) -> Value:
-    """How far five tanh neurons, with the 15 parameters theta, are from sin(2x), plus a penalty on large parameters."""
-    x = np.linspace(-2, 2, 20)
-    hidden = op.tanh(x[:, None] * theta[0:5] + theta[5:10])
-    return op.mean((hidden @ theta[10:15] - np.sin(2 * x)) ** 2) + 0.01 * op.sum_of(theta**2)
+def truncated_states(x_TBD: Array | Tensor, W_HH: Tensor, U_HD: Tensor, b_H: Tensor, k: int) -> list[Tensor]:
+    """`rnn_states`, but the walk back stops at every k-th step: the words k, 2k, … each begin a new piece.
+
+    The states are the same numbers as without cuts. A new `Tensor` of a plain array has no parents.
+    """
+    # solution:
+    h_BH = Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0])))
+    states = []
+    for t in range(x_TBD.shape[0]):
+        if t % k == 0:
+            h_BH = Tensor(h_BH.value)
+        h_BH = tanh(h_BH @ W_HH.T + x_TBD[t] @ U_HD.T + b_H)
+        states.append(h_BH)
+    return states
+    # end
 
 
-def near_minimum() -> Array:
-    """Parameters at a minimum of small_error: gradient descent finds the valley, five steps of Newton its bottom."""
-    theta = np.random.default_rng(0).normal(size=15)
-    for _ in range(600):
-        theta = theta - 0.2 * gradient(small_error, theta)
-    for _ in range(5):
-        theta = theta - np.linalg.solve(hessian(small_error, theta), gradient(small_error, theta))
-    return theta
+# ---- Gates ----
 
 
-# ---- The optimizers ----
+def sigmoid(x: Tensor) -> Tensor:
+    """1 / (1 + e^-x), between 0 and 1."""
+    return (tanh(x * 0.5) + 1.0) * 0.5
 
 
-def adam_step(
-    parameter: Array,
-    gradient: Array,
-    mean: Array,
-    square: Array,
-    n: int,
-    rate: float,
-    betas: tuple[float, float] = (0.9, 0.999),
-    epsilon: float = 1e-8,
+def lstm_step(x_BD: Array, h_BH: Tensor, c_BH: Tensor, W_x: Tensor, W_h: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """One step of an LSTM on the tape: the new h and the new cells c, as a pair.
+
+    The four parts of `sums` have the shape (B, H). The first, second and fourth are for the gates i (let in), f (keep)
+    and o (show); the third is for the proposal, which is between -1 and 1.
+    """
+    H = h_BH.shape[1]
+    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
+    for_i, for_f, for_proposal, for_o = (sums[:, n * H : (n + 1) * H] for n in range(4))
+    # solution:
+    c_BH = sigmoid(for_f) * c_BH + sigmoid(for_i) * tanh(for_proposal)
+    return sigmoid(for_o) * tanh(c_BH), c_BH
+    # end
+
+
+# ---- Kernels, and attention without a softmax ----
+
+
+def square_features(x: Array) -> Array:
+    """Features φ(x) of the kernel (x·y)²: one list of numbers such that φ(x)·φ(y) = (x·y)² for all x and y.
+
+    x may have any length. φ sees x alone, or y alone, never both.
+    """
+    # solution:
+    return np.outer(x, x).ravel()
+    # end
+
+
+def positive_features(x: Array) -> Array:
+    """φ(x) = elu(x) + 1, number by number: x + 1 above 0, e^x below. All features are positive."""
+    return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
+
+
+def attention_by_features(q_TF: Array, k_TF: Array, v_TV: Array) -> Array:
+    """Attention (T, V) whose weights are products of features instead of a softmax.
+
+    The rows of q and k are φ(q_t) and φ(k_t) already; they may hold negative numbers. Position t sees the positions up
+    to t, and the weights that it gives sum to 1.
+    """
+    # solution:
+    products_TT = np.tril(q_TF @ k_TF.T)
+    return products_TT @ v_TV / products_TT.sum(axis=1, keepdims=True)
+    # end
+
+
+def linear_attention_recurrence(
+    q_TF: Array, k_TF: Array, v_TV: Array, S_FV: Array, d_F: Array
 ) -> tuple[Array, Array, Array]:
-    """Adam's n-th update, n = 1, 2, ... (equations 15 and 28, no decay): the new parameter, mean and square.
+    """The outputs of `attention_by_features`, read word by word, and the state after the last word: y (T, V), S and d.
 
-    `mean` and `square` are the running means before the update, of the gradient and of its square. Both began at 0. The
-    new ones that you return are not yet corrected.
+    S_FV and d_F are the state before the first word: zeros at the beginning of a text, or what an earlier call has
+    returned. Its size does not depend on the number of words. Leave the given arrays as they are.
     """
     # solution:
-    mean = betas[0] * mean + (1 - betas[0]) * gradient
-    square = betas[1] * square + (1 - betas[1]) * gradient**2
-    unbiased_mean = mean / (1 - betas[0] ** n)
-    unbiased_square = square / (1 - betas[1] ** n)
-    return parameter - rate * unbiased_mean / (np.sqrt(unbiased_square) + epsilon), mean, square
+    outputs = []
+    for q_F, k_F, v_V in zip(q_TF, k_TF, v_TV, strict=True):
+        S_FV = S_FV + np.outer(k_F, v_V)
+        d_F = d_F + k_F
+        outputs.append(q_F @ S_FV / (q_F @ d_F))
+    return np.array(outputs), S_FV, d_F
     # end
 
 
-def adamw_step(
-    parameter: Array,
-    gradient: Array,
-    mean: Array,
-    square: Array,
-    n: int,
-    rate: float,
-    decay: float,
-    betas: tuple[float, float] = (0.9, 0.999),
-) -> tuple[Array, Array, Array]:
-    """AdamW's n-th update (equation 15): the new parameter, mean and square. It may call adam_step."""
-    # solution:
-    updated, mean, square = adam_step(parameter, gradient, mean, square, n, rate, betas)
-    return updated - rate * decay * parameter, mean, square
-    # end
+# ---- Measurements ----
 
 
-def orthogonalised(gradient: Array) -> Array:
-    """The gradient of a matrix, with its singular vectors, and with 1 in place of each singular value (equation 29)."""
-    # solution:
-    left, _, right = np.linalg.svd(gradient, full_matrices=False)
-    return left @ right
-    # end
+def gradient_by_distance(model: Any, tokens_BT: torch.Tensor) -> Array:
+    """How much the loss at the last word changes with the embedding of the word 0, 1, 2, … places before it.
 
-
-# ---- The decoder, on the tape of lesson 1 ----
-
-
-@dataclass
-class Block:
-    """The weights of one block. W_Q to W_O are (D, D), W_1 is (4D, D), W_2 is (D, 4D), and gains are (D,)."""
-
-    attention_gain: Tensor
-    W_Q: Tensor
-    W_K: Tensor
-    W_V: Tensor
-    W_O: Tensor
-    feed_forward_gain: Tensor
-    W_1: Tensor
-    W_2: Tensor
-
-
-@dataclass
-class Decoder:
-    """All weights of a decoder. The embedding is (V, D), the final gain (D,)."""
-
-    embedding: Tensor
-    blocks: list[Block]
-    final_gain: Tensor
-    n_heads: int
-
-    def parameters(self) -> list[Tensor]:
-        """All weights in a fixed order, which is that of `pellucid.plain.Decoder` too."""
-        return [self.embedding, *(weight for block in self.blocks for weight in vars(block).values()), self.final_gain]
-
-
-def norm(x: Tensor, gain: Tensor) -> Tensor:
-    """LayerNorm as one operation of the tape. Its two rules are yours."""
-    pulls = [(each, lambda r, i=i: pull_layer_norm(r, x.value, gain.value)[i]) for i, each in enumerate((x, gain))]
-    return Tensor(layer_norm(x.value, gain.value), pulls)
-
-
-def linear(x: Tensor, W: Tensor) -> Tensor:
-    """W times each vector of x: (..., D) -> (..., number of rows of W)."""
-    return x @ W.T
-
-
-def split_heads(x: Tensor, n_heads: int) -> Tensor:
-    """(B, T, D) -> (B, H, T, K)."""
-    B, T, D = x.shape
-    return x.reshape(B, T, n_heads, D // n_heads).swap_axes(1, 2)
-
-
-def join_heads(x: Tensor) -> Tensor:
-    """(B, H, T, K) -> (B, T, D)."""
-    B, H, T, K = x.shape
-    return x.swap_axes(1, 2).reshape(B, T, H * K)
-
-
-def rotate(x: Tensor) -> Tensor:
-    """Queries or keys (B, H, T, K), turned by their position: RoPE (equation 5)."""
-    T, K = x.shape[-2:]
-    angles = np.outer(np.arange(T), 10_000.0 ** (-np.arange(0, K, 2) / K))
-    a, b = x[..., : K // 2], x[..., K // 2 :]
-    return concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)])
-
-
-def decoder_logits(tokens: Array, decoder: Decoder) -> Tensor:
-    """The logits (B, T, V) of a decoder for tokens (B, T), by equation 45. Those at t depend on tokens 0 ... t alone.
-
-    The pieces stand above: norm, linear, split_heads, join_heads, rotate, pre_norm_block. From lesson 1 come relu, exp,
-    log_softmax, and `where(mask, x, other)`: x where the mask is true, the number `other` elsewhere. There is no
-    unembedding matrix: the embedding is used once more (equation 3).
+    The norm of the gradient, averaged over texts: for any language model of Pellucid. The last token is the target.
     """
-    # solution:
-    T = tokens.shape[1]
-    can_be_seen = np.tril(np.ones((T, T), dtype=bool))
-    x = decoder.embedding[tokens]
-    for block in decoder.blocks:
+    kept = []
 
-        def attention(x: Tensor, block: Block = block) -> Tensor:
-            q, k, v = (split_heads(linear(x, W), decoder.n_heads) for W in (block.W_Q, block.W_K, block.W_V))
-            scores = rotate(q) @ rotate(k).T / math.sqrt(q.shape[-1])
-            weights = exp(log_softmax(where(can_be_seen, scores, -np.inf)))
-            return linear(join_heads(weights @ v), block.W_O)
+    def embed(tokens: torch.Tensor) -> torch.Tensor:
+        x_BTD = model.embeddings.__class__.embed(model.embeddings, tokens)
+        x_BTD.retain_grad()
+        kept.append(x_BTD)
+        return x_BTD
 
-        def feed_forward(x: Tensor, block: Block = block) -> Tensor:
-            return linear(relu(linear(x, block.W_1)) ** 2, block.W_2)
-
-        x = pre_norm_block(
-            x,
-            lambda x, block=block: norm(x, block.attention_gain),
-            attention,
-            lambda x, block=block: norm(x, block.feed_forward_gain),
-            feed_forward,
-        )
-    return linear(norm(x, decoder.final_gain), decoder.embedding)
-    # end
-
-
-# ---- Its training, which calls your functions ----
-
-
-def new_decoder(vocab_size: int, width: int, n_heads: int, n_layers: int, seed: int) -> Decoder:
-    """Random weights: matrices of the deviation sqrt(2 / 5D), which is Glorot's for W_1 (equation 30)."""
-    rng = np.random.default_rng(seed)
-
-    def matrix(rows: int, columns: int) -> Tensor:
-        return Tensor(rng.normal(size=(rows, columns)) * math.sqrt(2 / (5 * width)))
-
-    def gain() -> Tensor:
-        return Tensor(np.ones(width))
-
-    def block() -> Block:
-        W_Q, W_K, W_V, W_O = (matrix(width, width) for _ in range(4))
-        return Block(gain(), W_Q, W_K, W_V, W_O, gain(), matrix(4 * width, width), matrix(width, 4 * width))
-
-    embedding = Tensor(rng.normal(size=(vocab_size, width)) * 0.2)
-    return Decoder(embedding, [block() for _ in range(n_layers)], gain(), n_heads)
-
-
-def nats_of(decoder: Decoder, rows: Array) -> Tensor:
-    """-ln p of each token of the rows (B, T + 1) but the first, given those before it: (B, T)."""
-    inputs, targets = rows[:, :-1], rows[:, 1:]
-    B, T = targets.shape
-    return -log_softmax(decoder_logits(inputs, decoder))[np.arange(B)[:, None], np.arange(T), targets]
-
-
-def train(decoder: Decoder, batches: Iterator[Array], n_steps: int, peak: float, decay: float = 0.1) -> Iterator[int]:
-    """AdamW, with a learning rate that rises for a tenth of the steps and then falls to 0. Yields after each step."""
-    parameters = decoder.parameters()
-    means = [np.zeros(p.shape) for p in parameters]
-    squares = [np.zeros(p.shape) for p in parameters]
-    for n in range(1, n_steps + 1):
-        backward(nats_of(decoder, next(batches)).mean())
-        rate = peak * min(n / (0.1 * n_steps), (n_steps - n) / (0.9 * n_steps))
-        for i, p in enumerate(parameters):
-            is_matrix = p.value.ndim == 2  # a gain has no reason to be small
-            p.value, means[i], squares[i] = adamw_step(
-                p.value, p.gradient, means[i], squares[i], n, rate, decay * is_matrix, betas=(0.9, 0.95)
-            )
-        yield n
-
-
-# ---- A language whose fables can all be listed ----
-
-CALLS = {"fox": "yapped", "hen": "clucked", "cat": "purred", "dog": "barked", "pig": "grunted"}
-ANIMALS, PLACES = list(CALLS), ["lake", "hill", "barn", "road"]
-WORDS = ["<end>", "a", "met", "by", "the", ".", *ANIMALS, *CALLS.values(), *PLACES]
-
-
-def all_fables() -> Iterator[tuple[str, float]]:
-    """Every fable of the tiny language with its probability."""
-    for hero in ANIMALS:
-        for other in ANIMALS:
-            for place in PLACES:
-                for speaker in (hero, other):
-                    if other != hero:
-                        text = f"a {hero} met a {other} by the {place} . the {speaker} {CALLS[speaker]} ."
-                        yield text, (1 / 2 if hero == "fox" else 1 / 8) * 1 / 4 * 1 / 4 * 1 / 2
-
-
-def encoded(fable: str) -> list[int]:
-    """The tokens of a fable, with the <end> before it and its own."""
-    return [WORDS.index(word) for word in ["<end>", *fable.split(), "<end>"]]
-
-
-def drawn_fables(rng: np.random.Generator, rows: Array, p: Array, n: int) -> Iterator[Array]:
-    """Batches of n fables, each row drawn with its probability."""
-    while True:
-        yield rows[rng.choice(len(rows), size=n, p=p)]
-
-
-def nats_without_looking_back(rows: Array, p: Array) -> float:
-    """The least loss per token for who knows the position and the last word, but nothing older."""
-    total = 0.0
-    for t in range(rows.shape[1] - 1):
-        pairs = np.zeros((len(WORDS), len(WORDS)))
-        np.add.at(pairs, (rows[:, t], rows[:, t + 1]), p)
-        last, _ = np.nonzero(pairs)
-        total -= float((pairs[pairs > 0] * np.log(pairs[pairs > 0] / pairs.sum(axis=1)[last])).sum())
-    return total / (rows.shape[1] - 1)
-
-
-# ---- The judge: PyTorch ----
-
-
-def in_pytorch(tokens: Array, targets: Array, decoder: Decoder) -> tuple[Array, list[Array]]:
-    """What `pellucid.plain.Decoder` makes of the same weights: its logits, and the gradients of the mean loss."""
-    from unittest.mock import patch
-
-    import torch
-
-    from pellucid import plain
-
-    V, D = decoder.embedding.shape
-    sizes = {"D_MODEL": D, "N_HEADS": decoder.n_heads, "N_LAYERS": len(decoder.blocks)}
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
+    model.eval()
+    model.embeddings.embed = embed
     try:
-        with patch.multiple(plain, **sizes):
-            model = plain.Decoder(V)
-            with torch.no_grad():
-                for theirs, ours in zip(model.parameters(), decoder.parameters(), strict=True):
-                    theirs.copy_(torch.tensor(ours.value))
-            logits = model(torch.tensor(tokens))
-            torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.tensor(targets).flatten()).backward()
+        logits_BTV = model(tokens_BT[:, :-1])
+        torch.nn.functional.cross_entropy(logits_BTV[:, -1], tokens_BT[:, -1], reduction="sum").backward()
     finally:
-        torch.set_default_dtype(before)
-    return logits.detach().numpy(), [p.grad.numpy() for p in model.parameters()]
+        del model.embeddings.embed
+    return kept[0].grad.norm(dim=-1).mean(dim=0).flip(0).numpy()
+
+
+def fables_as_tokens(n_texts: int, n_tokens: int) -> torch.Tensor:
+    """The beginnings of held-out fables, in the demo's tokens."""
+    tokenizer = pellucid.load("demo").tokenizer
+    corpus = Drawn(Fables(24), size=2200, seed=0, validation_fraction=200 / 2200)
+    encoded = (tokenizer.encode(text) for text in corpus.documents("validation"))
+    return torch.tensor(list(islice((ids[:n_tokens] for ids in encoded if len(ids) >= n_tokens), n_texts)))
+
+
+def five_models() -> dict[str, Any]:
+    """Four models with random weights, of width 128, and the demo."""
+    demo = pellucid.load("demo")
+    shape = {"context_length": 192, "d_model": 128}
+    configs = {
+        "RNN, g = 1": RecurrentConfig(type="rnn", **shape),
+        "RNN, g = 0.8": RecurrentConfig(type="rnn", **shape),
+        "LSTM": RecurrentConfig(type="lstm", **shape),
+        "decoder": DecoderConfig(type="decoder", n_layers=2, n_heads=4, **shape),
+    }
+    models: dict[str, Any] = {}
+    for name, config in configs.items():
+        torch.manual_seed(6)
+        models[name] = build_model(config, demo.tokenizer.vocab_size)
+    with torch.no_grad():
+        models["RNN, g = 0.8"].layers.weight_hh_l0.mul_(0.8)
+    return {**models, "demo": demo.model}
+
+
+# ---- A language in which a name comes back ----
+
+NAMES, FILLERS = ("fox", "hen", "owl", "crow"), ("um", "er", "well")
+WORDS = (*NAMES, *FILLERS, "says")
+
+
+def rules_of_echo(d: int) -> str:
+    """The language in the notation of the fables: a name, d fillers, `says`, and in 27 of 30 texts the name again."""
+    fillers = " ".join(["[filler]"] * d)
+    rules = {
+        "fable": [f"1 {name} {fillers} says [{name}_says]" for name in NAMES],
+        **{f"{name}_says": [f"{27 if name == other else 1} {other}" for other in NAMES] for name in NAMES},
+        "filler": [f"1 {filler}" for filler in FILLERS],
+    }
+    return "\n\n".join("\n    ".join([title, *options]) for title, options in rules.items())
+
+
+def write_echoes(d: int, n_texts: int, random: np.random.Generator) -> Array:
+    """Texts drawn from that language, as rows of ids (n_texts, d + 3)."""
+    hero = random.integers(4, size=n_texts)
+    other = (hero + random.integers(1, 4, size=n_texts)) % 4
+    fillers = random.integers(4, 7, size=(n_texts, d))
+    last = np.where(random.random(n_texts) < 0.9, hero, other)
+    return np.column_stack([hero, fillers, np.full(n_texts, 7), last])
+
+
+def new_reader(H: int, gain: float, seed: int) -> dict[str, Tensor]:
+    """A recurrent network over one-hot words. W is `gain` times an orthogonal matrix."""
+    random = np.random.default_rng(seed)
+    return {
+        "W": Tensor(gain * np.linalg.qr(random.normal(size=(H, H)))[0]),
+        "U": Tensor(random.normal(size=(H, len(WORDS)))),
+        "b": Tensor(np.zeros(H)),
+        "V": Tensor(random.normal(size=(4, H)) * 0.1),
+    }
+
+
+def new_lstm_reader(H: int, bias: float, seed: int) -> dict[str, Tensor]:
+    """An LSTM over one-hot words, whose forget gates begin with `bias`."""
+    random = np.random.default_rng(seed)
+    b = np.zeros(4 * H)
+    b[H : 2 * H] = bias
+    return {
+        "W_x": Tensor(random.normal(size=(4 * H, len(WORDS))) * 0.5),
+        "W_h": Tensor(random.normal(size=(4 * H, H)) * 0.3 / np.sqrt(H)),
+        "b": Tensor(b),
+        "V": Tensor(random.normal(size=(4, H)) * 0.1),
+    }
+
+
+def log_p_at_the_end(reader: Mapping[str, Tensor], texts: Array, k: int | None = None) -> Tensor:
+    """ln p (B, 4) of each name as the last word; the walk back is cut after pieces of k words, if k is given."""
+    x_TBD = np.eye(len(WORDS))[texts[:, :-1].T]
+    if "W_x" in reader:
+        h_BH = c_BH = Tensor(np.zeros((len(texts), reader["V"].shape[1])))
+        for x_BD in x_TBD:
+            h_BH, c_BH = lstm_step(x_BD, h_BH, c_BH, reader["W_x"], reader["W_h"], reader["b"])
+        return log_softmax(h_BH @ reader["V"].T)
+    parameters = reader["W"], reader["U"], reader["b"]
+    states = truncated_states(x_TBD, *parameters, k) if k else rnn_states(x_TBD, *parameters)
+    return log_softmax(states[-1] @ reader["V"].T)
+
+
+def loss_at_the_end(reader: Mapping[str, Tensor], d: int) -> float:
+    """The expected loss at the last word: 500 beginnings, and the true probabilities of what follows."""
+    texts = write_echoes(d, 500, np.random.default_rng(1))
+    p = np.where(np.arange(4) == texts[:, :1], 0.9, 0.1 / 3)
+    return float(-(p * log_p_at_the_end(reader, texts).value).sum(axis=1).mean())
+
+
+def train_reader(
+    reader: Mapping[str, Tensor], d: int, n_steps: int, k: int | None = None, rate: float = 0.02, seed: int = 0
+) -> None:
+    """Adam on the loss at the last word, with fresh batches of 64 texts. The rate falls to 0 along a line."""
+    random = np.random.default_rng(seed)
+    moments = {name: (np.zeros(each.shape), np.zeros(each.shape)) for name, each in reader.items()}
+    for step in range(1, n_steps + 1):
+        texts = write_echoes(d, 64, random)
+        backward(-log_p_at_the_end(reader, texts, k)[np.arange(64), texts[:, -1]].mean())
+        for name, parameter in reader.items():
+            m, v = moments[name]
+            m = 0.9 * m + 0.1 * parameter.gradient
+            v = 0.99 * v + 0.01 * parameter.gradient**2
+            moments[name] = m, v
+            move = m / (1 - 0.9**step) / (np.sqrt(v / (1 - 0.99**step)) + 1e-8)
+            parameter.value = parameter.value - rate * (1 - (step - 1) / n_steps) * move

@@ -1,105 +1,118 @@
-"""Lesson 9: what it costs, and what it buys. Write what is missing, then run `pellucid learn 9`.
+"""Lesson 9: attention. Write what is missing, then run `pellucid learn 9`.
 
-Letters: V tokens in the vocabulary, L layers, D numbers per position, H query heads, G heads of keys and values,
-K = D/H numbers per head, F hidden numbers of the feed-forward layer, T tokens in a text.
+The last letters of a name are the axes: B texts, T positions that ask (queries), S positions that answer (keys),
+D numbers per position, H heads, K numbers per head.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 Array = np.ndarray
 
 
-# ---- Counted ----
+def softmax(scores: Array, axis: int) -> Array:
+    """Scores as shares: positive, and their sum along the axis is 1."""
+    raised = np.exp(scores - scores.max(axis=axis, keepdims=True))
+    return raised / raised.sum(axis=axis, keepdims=True)
 
 
-def count_parameters(V: int, L: int, D: int, H: int, G: int, F: int, tied: bool) -> int:
-    """How many weights the matrices of a decoder have. Biases, gains and positions are left out.
+# ---- One head ----
 
-    Each layer has W_Q, W_K, W_V, W_O and two feed-forward matrices. Tied: the embedding serves as unembedding, too.
+
+def head(x_TD: Array, W_Q: Array, W_K: Array, W_V: Array) -> tuple[Array, Array]:
+    """One head without a mask: its weights (T, T) and its outputs (T, K), as a pair.
+
+    Row t of x is what position t knows. The matrices have the shape (K, D), so `x_TD @ W_Q.T` has the query of position
+    t in its row t. Row t of the weights says how much position t takes from each position.
     """
     # solution:
-    K = D // H
-    attention = 2 * D * H * K + 2 * D * G * K
-    return L * (attention + 2 * D * F) + (1 if tied else 2) * V * D
+    q_TK, k_TK, v_TK = x_TD @ W_Q.T, x_TD @ W_K.T, x_TD @ W_V.T
+    weights_TS = softmax(q_TK @ k_TK.T / np.sqrt(q_TK.shape[1]), axis=1)
+    return weights_TS, weights_TS @ v_TK
     # end
 
 
-def training_flops(V: int, L: int, D: int, F: int, T: int, n_tokens: int) -> int:
-    """The FLOPs, forward and backward, of training on n_tokens tokens, in full texts of T tokens each; H = G.
+def causal_weights(scores_TS: Array) -> Array:
+    """The weights of attention that cannot look ahead, of the same shape as the scores; their rows sum to 1.
 
-    Only products of matrices count. To embed a token is to read a row, not a product. Each query is multiplied by the
-    keys of all T tokens, also those that the mask hides.
+    The queries are the last T of the S positions: with T = S all of them, with T = 1 the newest. There may be more
+    axes in front of (T, S), for texts and heads.
     """
     # solution:
-    weights = L * (4 * D * D + 2 * D * F) + V * D
-    pairs = L * 2 * T * D
-    return 3 * 2 * (weights + pairs) * n_tokens
+    T, S = scores_TS.shape[-2:]
+    is_in_future = np.arange(S) > np.arange(S - T, S)[:, None]
+    return softmax(np.where(is_in_future, -np.inf, scores_TS), axis=-1)
     # end
 
 
-def memory_bytes(n_weights: int, n_activations: int, bytes_each: int = 4) -> tuple[int, int, int, int]:
-    """What training with Adam holds, in bytes: weights, gradients, optimizer, activations.
+# ---- Several heads ----
 
-    All numbers have the same width, `bytes_each`; `n_activations` numbers are kept for the way back.
+
+def split_heads(x_BTD: Array, n_heads: int) -> Array:
+    """Queries, keys or values (B, T, D) cut into heads: (B, H, T, K) with K = D / H.
+
+    Head 0 gets the first K numbers of every position, head 1 the next K, and so on.
     """
     # solution:
-    return n_weights * bytes_each, n_weights * bytes_each, 2 * n_weights * bytes_each, n_activations * bytes_each
+    B, T, D = x_BTD.shape
+    return x_BTD.reshape(B, T, n_heads, D // n_heads).transpose(0, 2, 1, 3)
     # end
 
 
-# ---- Traded ----
+def heads_by_einsum(q_BTHK: Array, k_BSHK: Array, v_BSHK: Array) -> Array:
+    """The outputs (B, T, H, K) of causal heads, whose axes were not moved: two calls of np.einsum.
 
-
-def accumulated_gradient(gradient_of_sum: Callable[[Sequence[Any]], Array], pieces: Sequence[Sequence[Any]]) -> Array:
-    """The gradient of the mean loss of a batch that comes in pieces.
-
-    `gradient_of_sum(piece)` is the gradient of the *sum* of a piece's losses, of which there are `len(piece)`. Never
-    give it more than one piece: more do not fit into memory.
+    Scale the scores, and use `causal_weights` between the two: it takes the last two axes for queries and keys.
     """
     # solution:
-    total = sum(gradient_of_sum(piece) for piece in pieces)
-    return total / sum(len(piece) for piece in pieces)
+    scores_BHTS = np.einsum("bthk,bshk->bhts", q_BTHK, k_BSHK) / np.sqrt(q_BTHK.shape[-1])
+    return np.einsum("bhts,bshk->bthk", causal_weights(scores_BHTS), v_BSHK)
     # end
 
 
-def operations_to_keep(n_bytes: Sequence[int], seconds: Sequence[float], budget: int) -> list[int]:
-    """Which operations' results to keep, so that the others take the least time to compute again.
+# ---- Positions ----
 
-    Result i takes n_bytes[i] if it is kept, and seconds[i] to compute again if it is not. What is kept may take up to
-    `budget` bytes. All bytes are whole numbers. The answer has the numbers of the operations, in rising order.
+
+def rotate(x_TK: Array, start: int = 0) -> Array:
+    """RoPE: turn the queries or keys x (…, T, K), the first of which stands at position `start`.
+
+    Numbers i and i + K/2 of a row are a pair (a, b): the tip of a clock's hand. At position t the hand of pair i has
+    turned by t · 10000^(-2i/K) radians, counterclockwise: (a cos - b sin, b cos + a sin).
     """
     # solution:
-    best = {0: (0.0, [])}  # by bytes in use: the seconds that are saved, and by what
-    for i, (size, saved) in enumerate(zip(n_bytes, seconds, strict=True)):
-        for used, (so_far, kept) in list(best.items()):
-            now = used + size
-            if now <= budget and so_far + saved > best.get(now, (-1.0, []))[0]:
-                best[now] = (so_far + saved, [*kept, i])
-    return max(best.values())[1]
+    T, K = x_TK.shape[-2:]
+    speeds = 10_000.0 ** (-np.arange(0, K, 2) / K)
+    angles = np.outer(np.arange(start, start + T), speeds)
+    a, b = x_TK[..., : K // 2], x_TK[..., K // 2 :]
+    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
     # end
 
 
-def kv_cache_bytes(n_tokens: int, L: int, D: int, H: int, G: int, bytes_each: int = 2) -> int:
-    """The size of the cache that a model keeps while it writes, after this many tokens of one text."""
+# ---- Another text, and the whole ----
+
+
+def cross_attention(x_TD: Array, source_SD: Array, W_Q: Array, W_K: Array, W_V: Array) -> Array:
+    """The outputs (T, K) of one head, through which each position of x looks up something in another text, `source`.
+
+    All of the source may be seen.
+    """
     # solution:
-    return 2 * n_tokens * L * G * (D // H) * bytes_each
+    q_TK, k_SK, v_SK = x_TD @ W_Q.T, source_SD @ W_K.T, source_SD @ W_V.T
+    return softmax(q_TK @ k_SK.T / np.sqrt(q_TK.shape[1]), axis=1) @ v_SK
     # end
 
 
-# ---- Bought ----
+def multi_head_attention(x_BTD: Array, W_Q: Array, W_K: Array, W_V: Array, W_O: Array, n_heads: int) -> Array:
+    """Causal attention with several heads and RoPE: (B, T, D) to (B, T, D). The matrices have the shape (D, D).
 
-
-def fit_with_known_floor(sizes: Array, losses: Array, floor: float) -> tuple[float, float]:
-    """A and alpha of loss = floor + A · size^(-alpha), by a straight line through logarithms; alpha is positive.
-
-    The line has the least sum of squares (`np.polyfit`).
+    Rotate the queries and keys of every head. Lay the outputs of the heads side by side, head 0 first, and mix them
+    with W_O.
     """
     # solution:
-    slope, height = np.polyfit(np.log(sizes), np.log(np.asarray(losses) - floor), 1)
-    return float(np.exp(height)), float(-slope)
+    B, T, D = x_BTD.shape
+    q_BHTK, k_BHSK, v_BHSK = (split_heads(x_BTD @ W.T, n_heads) for W in (W_Q, W_K, W_V))
+    scores_BHTS = rotate(q_BHTK) @ rotate(k_BHSK).swapaxes(-1, -2) / np.sqrt(D // n_heads)
+    y_BHTK = causal_weights(scores_BHTS) @ v_BHSK
+    return y_BHTK.transpose(0, 2, 1, 3).reshape(B, T, D) @ W_O.T
     # end

@@ -1,154 +1,369 @@
-"""Lesson 10: looking inside. Write what is missing, then run `pellucid learn 10`.
+"""Lesson 10: the block, the optimizers, and the whole decoder. Write what is missing, then run `pellucid learn 10`.
 
-The last letters of a name are the axes: N points of the stream, or the parts that add up to it, T positions,
-D numbers per position, V tokens in the vocabulary, F fables, K states of a chain.
+At the end of this file a decoder trains. It stands on the tape of lesson 1, and it calls your functions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
+from autodiff import operations as op
+from autodiff.operations import Value
+from autodiff.second import hessian
+from autodiff.tape import gradient
+from lesson_01 import Tensor, backward, concatenate, exp, log_softmax, relu, where
+
 Array = np.ndarray
 
+# ---- Depth: what arrives at the first of many layers ----
 
-def layer_norm(x: Array, gain_D: Array) -> Array:
-    """Each vector (its numbers on the last axis) less its mean, over its standard deviation, times the gain."""
+
+def gradient_norms(layer: Callable[[Tensor, Tensor], Tensor], scale: float, n_layers: int = 30) -> list[float]:
+    """How long the gradient is at the input of each layer, and at the last output.
+
+    `layer(x, W)` is one layer. Each has a random 32 x 32 matrix of its own; its numbers have the deviation
+    scale/sqrt(32).
+    """
+    rng = np.random.default_rng(0)
+    xs = [Tensor(rng.normal(size=(8, 32)))]
+    for _ in range(n_layers):
+        xs.append(layer(xs[-1], Tensor(rng.normal(size=(32, 32)) * scale / math.sqrt(32))))
+    backward((xs[-1] * Tensor(rng.normal(size=(8, 32)))).sum())
+    return [float(np.linalg.norm(x.gradient)) for x in xs]
+
+
+# ---- The norm ----
+
+
+def layer_norm(x: Array, gain: Array, epsilon: float = 1e-5) -> Array:
+    """LayerNorm without bias (equation 10). x is (..., D): each vector of D numbers by itself. gain is (D,)."""
+    # solution:
     centred = x - x.mean(axis=-1, keepdims=True)
-    return gain_D * centred / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-5)
+    return gain * centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + epsilon)
+    # end
 
 
-# ---- The stream, read off ----
+def pull_layer_norm(cotangent: Array, x: Array, gain: Array, epsilon: float = 1e-5) -> tuple[Array, Array]:
+    """What x (..., D) and gain (D,) get, when layer_norm(x, gain) gets `cotangent` (..., D)."""
+    # solution:
+    std = np.sqrt(x.var(axis=-1, keepdims=True) + epsilon)
+    normal = (x - x.mean(axis=-1, keepdims=True)) / std
+    to_gain = (cotangent * normal).reshape(-1, len(gain)).sum(axis=0)
+    to_normal = cotangent * gain
+    along_ones = to_normal.mean(axis=-1, keepdims=True)
+    along_normal = normal * (to_normal * normal).mean(axis=-1, keepdims=True)
+    return (to_normal - along_ones - along_normal) / std, to_gain
+    # end
 
 
-def contributions(parts_ND: Array, gain_D: Array, unembedding_D: Array) -> Array:
-    """What each of N parts adds to the logit of one token: N numbers whose sum is the logit.
+# ---- The block ----
 
-    The stream is the sum of the parts. The logit is the product of `unembedding_D` with `layer_norm(sum, gain_D)`.
+
+def pre_norm_block(
+    x, attention_norm: Callable, attention: Callable, feed_forward_norm: Callable, feed_forward: Callable
+):
+    """What a block makes of x: attention, then feed-forward, both with pre-norm (equation 10).
+
+    Each of the four is a function that takes an x and returns something of its shape.
     """
     # solution:
-    centred_ND = parts_ND - parts_ND.mean(axis=1, keepdims=True)
-    deviation = np.sqrt(parts_ND.sum(axis=0).var() + 1e-5)
-    return (gain_D * centred_ND / deviation) @ unembedding_D
+    x = x + attention(attention_norm(x))
+    return x + feed_forward(feed_forward_norm(x))
     # end
 
 
-def lens(residuals_NTD: Array, gain_D: Array, unembedding_VD: Array) -> Array:
-    """The logit lens: at each point n of the stream and each position t, the probabilities (N, T, V) of all tokens.
+# ---- How large a step? ----
 
-    Read the stream at each point as if it were the last one: final norm (`layer_norm` with this gain), unembedding,
-    softmax.
+
+def largest_eigenvalue(product: Callable[[Array], Array], start: Array, n_rounds: int = 100) -> float:
+    """The eigenvalue of H that is largest in size, with its sign. `product(v)` computes H v for a symmetric H.
+
+    Begin with the vector `start` and multiply n_rounds times.
     """
     # solution:
-    logits_NTV = layer_norm(residuals_NTD, gain_D) @ unembedding_VD.T
-    raised_NTV = np.exp(logits_NTV - logits_NTV.max(axis=-1, keepdims=True))
-    return raised_NTV / raised_NTV.sum(axis=-1, keepdims=True)
+    v = start
+    for _ in range(n_rounds):
+        v = product(v)
+        v = v / np.linalg.norm(v)
+    return float(v @ product(v))
     # end
 
 
-# ---- Take it out, or put another in its place ----
+def small_error(theta: Value) -> Value:
+    """How far five tanh neurons, with the 15 parameters theta, are from sin(2x), plus a penalty on large parameters."""
+    x = np.linspace(-2, 2, 20)
+    hidden = op.tanh(x[:, None] * theta[0:5] + theta[5:10])
+    return op.mean((hidden @ theta[10:15] - np.sin(2 * x)) ** 2) + 0.01 * op.sum_of(theta**2)
 
 
-def knocked_out_difference(intact_F: Array, without_F: Array) -> tuple[float, float]:
-    """The mean rise of the loss, and the half width of its 95 % interval, from the losses of the same F fables.
+def near_minimum() -> Array:
+    """Parameters at a minimum of small_error: gradient descent finds the valley, five steps of Newton its bottom."""
+    theta = np.random.default_rng(0).normal(size=15)
+    for _ in range(600):
+        theta = theta - 0.2 * gradient(small_error, theta)
+    for _ in range(5):
+        theta = theta - np.linalg.solve(hessian(small_error, theta), gradient(small_error, theta))
+    return theta
 
-    1.96 standard errors of the mean to each side. The deviation of a sample has F - 1 in its denominator.
+
+# ---- The optimizers ----
+
+
+def adam_step(
+    parameter: Array,
+    gradient: Array,
+    mean: Array,
+    square: Array,
+    n: int,
+    rate: float,
+    betas: tuple[float, float] = (0.9, 0.999),
+    epsilon: float = 1e-8,
+) -> tuple[Array, Array, Array]:
+    """Adam's n-th update, n = 1, 2, ... (equations 15 and 28, no decay): the new parameter, mean and square.
+
+    `mean` and `square` are the running means before the update, of the gradient and of its square. Both began at 0. The
+    new ones that you return are not yet corrected.
     """
     # solution:
-    rise_F = np.asarray(without_F) - np.asarray(intact_F)
-    return rise_F.mean(), 1.96 * rise_F.std(ddof=1) / np.sqrt(len(rise_F))
+    mean = betas[0] * mean + (1 - betas[0]) * gradient
+    square = betas[1] * square + (1 - betas[1]) * gradient**2
+    unbiased_mean = mean / (1 - betas[0] ** n)
+    unbiased_square = square / (1 - betas[1] ** n)
+    return parameter - rate * unbiased_mean / (np.sqrt(unbiased_square) + epsilon), mean, square
     # end
 
 
-def patched(layers: list[Callable[[Array], Array]], x: Array, other: Array, place: int) -> Array:
-    """The end of the stream that begins with x, if the *output* of layer `place` comes from the text `other`.
+def adamw_step(
+    parameter: Array,
+    gradient: Array,
+    mean: Array,
+    square: Array,
+    n: int,
+    rate: float,
+    decay: float,
+    betas: tuple[float, float] = (0.9, 0.999),
+) -> tuple[Array, Array, Array]:
+    """AdamW's n-th update (equation 15): the new parameter, mean and square. It may call adam_step."""
+    # solution:
+    updated, mean, square = adam_step(parameter, gradient, mean, square, n, rate, betas)
+    return updated - rate * decay * parameter, mean, square
+    # end
 
-    A layer maps the stream to what it adds to it: x ← x + layer(x). The run on `other` is a run as usual. In the run
-    on x, the layer at `place` adds what it added there; all other layers compute as usual, those after it too.
+
+def orthogonalised(gradient: Array) -> Array:
+    """The gradient of a matrix, with its singular vectors, and with 1 in place of each singular value (equation 29)."""
+    # solution:
+    left, _, right = np.linalg.svd(gradient, full_matrices=False)
+    return left @ right
+    # end
+
+
+# ---- The decoder, on the tape of lesson 1 ----
+
+
+@dataclass
+class Block:
+    """The weights of one block. W_Q to W_O are (D, D), W_1 is (4D, D), W_2 is (D, 4D), and gains are (D,)."""
+
+    attention_gain: Tensor
+    W_Q: Tensor
+    W_K: Tensor
+    W_V: Tensor
+    W_O: Tensor
+    feed_forward_gain: Tensor
+    W_1: Tensor
+    W_2: Tensor
+
+
+@dataclass
+class Decoder:
+    """All weights of a decoder. The embedding is (V, D), the final gain (D,)."""
+
+    embedding: Tensor
+    blocks: list[Block]
+    final_gain: Tensor
+    n_heads: int
+
+    def parameters(self) -> list[Tensor]:
+        """All weights in a fixed order, which is that of `pellucid.plain.Decoder` too."""
+        return [self.embedding, *(weight for block in self.blocks for weight in vars(block).values()), self.final_gain]
+
+
+def norm(x: Tensor, gain: Tensor) -> Tensor:
+    """LayerNorm as one operation of the tape. Its two rules are yours."""
+    pulls = [(each, lambda r, i=i: pull_layer_norm(r, x.value, gain.value)[i]) for i, each in enumerate((x, gain))]
+    return Tensor(layer_norm(x.value, gain.value), pulls)
+
+
+def linear(x: Tensor, W: Tensor) -> Tensor:
+    """W times each vector of x: (..., D) -> (..., number of rows of W)."""
+    return x @ W.T
+
+
+def split_heads(x: Tensor, n_heads: int) -> Tensor:
+    """(B, T, D) -> (B, H, T, K)."""
+    B, T, D = x.shape
+    return x.reshape(B, T, n_heads, D // n_heads).swap_axes(1, 2)
+
+
+def join_heads(x: Tensor) -> Tensor:
+    """(B, H, T, K) -> (B, T, D)."""
+    B, H, T, K = x.shape
+    return x.swap_axes(1, 2).reshape(B, T, H * K)
+
+
+def rotate(x: Tensor) -> Tensor:
+    """Queries or keys (B, H, T, K), turned by their position: RoPE (equation 5)."""
+    T, K = x.shape[-2:]
+    angles = np.outer(np.arange(T), 10_000.0 ** (-np.arange(0, K, 2) / K))
+    a, b = x[..., : K // 2], x[..., K // 2 :]
+    return concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)])
+
+
+def decoder_logits(tokens: Array, decoder: Decoder) -> Tensor:
+    """The logits (B, T, V) of a decoder for tokens (B, T), by equation 45. Those at t depend on tokens 0 ... t alone.
+
+    The pieces stand above: norm, linear, split_heads, join_heads, rotate, pre_norm_block. From lesson 1 come relu, exp,
+    log_softmax, and `where(mask, x, other)`: x where the mask is true, the number `other` elsewhere. There is no
+    unembedding matrix: the embedding is used once more (equation 3).
     """
     # solution:
-    for layer in layers[:place]:
-        x, other = x + layer(x), other + layer(other)
-    x = x + layers[place](other)
-    for layer in layers[place + 1 :]:
-        x = x + layer(x)
-    return x
+    T = tokens.shape[1]
+    can_be_seen = np.tril(np.ones((T, T), dtype=bool))
+    x = decoder.embedding[tokens]
+    for block in decoder.blocks:
+
+        def attention(x: Tensor, block: Block = block) -> Tensor:
+            q, k, v = (split_heads(linear(x, W), decoder.n_heads) for W in (block.W_Q, block.W_K, block.W_V))
+            scores = rotate(q) @ rotate(k).T / math.sqrt(q.shape[-1])
+            weights = exp(log_softmax(where(can_be_seen, scores, -np.inf)))
+            return linear(join_heads(weights @ v), block.W_O)
+
+        def feed_forward(x: Tensor, block: Block = block) -> Tensor:
+            return linear(relu(linear(x, block.W_1)) ** 2, block.W_2)
+
+        x = pre_norm_block(
+            x,
+            lambda x, block=block: norm(x, block.attention_gain),
+            attention,
+            lambda x, block=block: norm(x, block.feed_forward_gain),
+            feed_forward,
+        )
+    return linear(norm(x, decoder.final_gain), decoder.embedding)
     # end
 
 
-# ---- A prior on the first token ----
+# ---- Its training, which calls your functions ----
 
 
-def head_with_a_sink(states: list[int], k: int, alpha: float) -> tuple[Array, float]:
-    """What a head of attention says of the next of k states, (K,), and its weight on the first token, as a pair.
+def new_decoder(vocab_size: int, width: int, n_heads: int, n_layers: int, seed: int) -> Decoder:
+    """Random weights: matrices of the deviation sqrt(2 / 5D), which is Glorot's for W_1 (equation 30)."""
+    rng = np.random.default_rng(seed)
 
-    `states` are the states so far, numbers from 0 to k - 1; the last is the one now. The head sees each earlier step
-    from the state now: its score is 0, and its value is 1 for the state that it led to and 0 for the others. And it
-    sees the token before the text: its score is ln(k · alpha), and its value is 1/k for each state. That is all.
-    """
-    # solution:
-    led_to = [after for before, after in pairwise(states) if before == states[-1]]
-    scores = np.array([math.log(k * alpha)] + [0.0] * len(led_to))
-    weights = np.exp(scores - scores.max())
-    weights /= weights.sum()
-    values = np.array([np.full(k, 1 / k)] + [np.eye(k)[after] for after in led_to])
-    return weights @ values, weights[0]
-    # end
+    def matrix(rows: int, columns: int) -> Tensor:
+        return Tensor(rng.normal(size=(rows, columns)) * math.sqrt(2 / (5 * width)))
 
+    def gain() -> Tensor:
+        return Tensor(np.ones(width))
 
-# ---- Depth as time ----
+    def block() -> Block:
+        W_Q, W_K, W_V, W_O = (matrix(width, width) for _ in range(4))
+        return Block(gain(), W_Q, W_K, W_V, W_O, gain(), matrix(4 * width, width), matrix(width, 4 * width))
+
+    embedding = Tensor(rng.normal(size=(vocab_size, width)) * 0.2)
+    return Decoder(embedding, [block() for _ in range(n_layers)], gain(), n_heads)
 
 
-def euler(f: Callable[[Array, float], Array], x: Array, n_layers: int) -> Array:
-    """Where x is at time 1, in n_layers equal steps. f(x, time) is its velocity.
-
-    Layer l, counted from 0, stands at time l / n_layers. It lets x go straight on, with the velocity that it has there,
-    for one step. The array that you get must be unchanged afterwards.
-    """
-    # solution:
-    for layer in range(n_layers):
-        x = x + f(x, layer / n_layers) / n_layers
-    return x
-    # end
+def nats_of(decoder: Decoder, rows: Array) -> Tensor:
+    """-ln p of each token of the rows (B, T + 1) but the first, given those before it: (B, T)."""
+    inputs, targets = rows[:, :-1], rows[:, 1:]
+    B, T = targets.shape
+    return -log_softmax(decoder_logits(inputs, decoder))[np.arange(B)[:, None], np.arange(T), targets]
 
 
-def order_of_error(depths: Array, errors: Array) -> float:
-    """The p in error ≈ c · depth^p: the slope of the best straight line through the points on log-log paper."""
-    # solution:
-    slope, _ = np.polyfit(np.log(depths), np.log(errors), 1)
-    return slope
-    # end
+def train(decoder: Decoder, batches: Iterator[Array], n_steps: int, peak: float, decay: float = 0.1) -> Iterator[int]:
+    """AdamW, with a learning rate that rises for a tenth of the steps and then falls to 0. Yields after each step."""
+    parameters = decoder.parameters()
+    means = [np.zeros(p.shape) for p in parameters]
+    squares = [np.zeros(p.shape) for p in parameters]
+    for n in range(1, n_steps + 1):
+        backward(nats_of(decoder, next(batches)).mean())
+        rate = peak * min(n / (0.1 * n_steps), (n_steps - n) / (0.9 * n_steps))
+        for i, p in enumerate(parameters):
+            is_matrix = p.value.ndim == 2  # a gain has no reason to be small
+            p.value, means[i], squares[i] = adamw_step(
+                p.value, p.gradient, means[i], squares[i], n, rate, decay * is_matrix, betas=(0.9, 0.95)
+            )
+        yield n
 
 
-def attention_flow_step(x_TD: Array, beta: float, step: float, is_causal: bool) -> Array:
-    """One step of T tokens on the sphere (rows of length 1): attention, a residual step, and back onto the sphere.
+# ---- A language whose fables can all be listed ----
 
-    The score of query t and key s is beta · (x_t · x_s). Token t moves by `step` times the mean of all rows, weighted
-    with its shares, and is then divided by its length. All tokens move at once. If `is_causal`, a token sees no later
-    one.
-    """
-    # solution:
-    scores_TS = beta * x_TD @ x_TD.T
-    if is_causal:
-        scores_TS = np.where(np.tri(len(x_TD), dtype=bool), scores_TS, -np.inf)
-    raised_TS = np.exp(scores_TS - scores_TS.max(axis=1, keepdims=True))
-    moved_TD = x_TD + step * raised_TS @ x_TD / raised_TS.sum(axis=1, keepdims=True)
-    return moved_TD / np.linalg.norm(moved_TD, axis=1, keepdims=True)
-    # end
+CALLS = {"fox": "yapped", "hen": "clucked", "cat": "purred", "dog": "barked", "pig": "grunted"}
+ANIMALS, PLACES = list(CALLS), ["lake", "hill", "barn", "road"]
+WORDS = ["<end>", "a", "met", "by", "the", ".", *ANIMALS, *CALLS.values(), *PLACES]
 
 
-# ---- For the page and its figures ----
+def all_fables() -> Iterator[tuple[str, float]]:
+    """Every fable of the tiny language with its probability."""
+    for hero in ANIMALS:
+        for other in ANIMALS:
+            for place in PLACES:
+                for speaker in (hero, other):
+                    if other != hero:
+                        text = f"a {hero} met a {other} by the {place} . the {speaker} {CALLS[speaker]} ."
+                        yield text, (1 / 2 if hero == "fox" else 1 / 8) * 1 / 4 * 1 / 4 * 1 / 2
 
 
-def turning(x: Array, time: float) -> Array:
-    """A velocity whose flow is known: it turns a point of the plane, faster and faster, by 1 radian until time 1."""
-    return 2 * time * np.array([-x[1], x[0]])
+def encoded(fable: str) -> list[int]:
+    """The tokens of a fable, with the <end> before it and its own."""
+    return [WORDS.index(word) for word in ["<end>", *fable.split(), "<end>"]]
 
 
-def tokens_on_the_sphere(n_tokens: int, width: int = 3, seed: int = 10) -> Array:
-    """Random rows of length 1."""
-    x_TD = np.random.default_rng(seed).standard_normal((n_tokens, width))
-    return x_TD / np.linalg.norm(x_TD, axis=1, keepdims=True)
+def drawn_fables(rng: np.random.Generator, rows: Array, p: Array, n: int) -> Iterator[Array]:
+    """Batches of n fables, each row drawn with its probability."""
+    while True:
+        yield rows[rng.choice(len(rows), size=n, p=p)]
+
+
+def nats_without_looking_back(rows: Array, p: Array) -> float:
+    """The least loss per token for who knows the position and the last word, but nothing older."""
+    total = 0.0
+    for t in range(rows.shape[1] - 1):
+        pairs = np.zeros((len(WORDS), len(WORDS)))
+        np.add.at(pairs, (rows[:, t], rows[:, t + 1]), p)
+        last, _ = np.nonzero(pairs)
+        total -= float((pairs[pairs > 0] * np.log(pairs[pairs > 0] / pairs.sum(axis=1)[last])).sum())
+    return total / (rows.shape[1] - 1)
+
+
+# ---- The judge: PyTorch ----
+
+
+def in_pytorch(tokens: Array, targets: Array, decoder: Decoder) -> tuple[Array, list[Array]]:
+    """What `pellucid.plain.Decoder` makes of the same weights: its logits, and the gradients of the mean loss."""
+    from unittest.mock import patch
+
+    import torch
+
+    from pellucid import plain
+
+    V, D = decoder.embedding.shape
+    sizes = {"D_MODEL": D, "N_HEADS": decoder.n_heads, "N_LAYERS": len(decoder.blocks)}
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with patch.multiple(plain, **sizes):
+            model = plain.Decoder(V)
+            with torch.no_grad():
+                for theirs, ours in zip(model.parameters(), decoder.parameters(), strict=True):
+                    theirs.copy_(torch.tensor(ours.value))
+            logits = model(torch.tensor(tokens))
+            torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.tensor(targets).flatten()).backward()
+    finally:
+        torch.set_default_dtype(before)
+    return logits.detach().numpy(), [p.grad.numpy() for p in model.parameters()]

@@ -1,193 +1,105 @@
-"""Lesson 11: writing. Write what is missing, then run `pellucid learn 11`.
+"""Lesson 11: what it costs, and what it buys. Write what is missing, then run `pellucid learn 11`.
 
-Probabilities are arrays with a number for each token of the vocabulary, in the order of the token ids.
+Letters: V tokens in the vocabulary, L layers, D numbers per position, H query heads, G heads of keys and values,
+K = D/H numbers per head, F hidden numbers of the feed-forward layer, T tokens in a text.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
-import torch
-
-from pellucid.api import Run
-from pellucid.data.truth import next_token_distributions
-from pellucid.languages.fables import Fables
 
 Array = np.ndarray
-Text = tuple  # the tokens of a text so far
-Following = Callable[[Text], Mapping]  # from a text to its next tokens, each with its probability
 
 
-def softmax(logits: Array) -> Array:
-    """Logits as probabilities: positive, and their sum is 1."""
-    raised = np.exp(logits - logits.max())
-    return raised / raised.sum()
+# ---- Counted ----
 
 
-# ---- One token ----
+def count_parameters(V: int, L: int, D: int, H: int, G: int, F: int, tied: bool) -> int:
+    """How many weights the matrices of a decoder have. Biases, gains and positions are left out.
 
-
-def at_temperature(logits: Array, temperature: float) -> Array:
-    """The probabilities at this temperature: p_i is proportional to exp(logit_i / temperature).
-
-    At temperature 0 the largest logit has probability 1 (there is only one that is largest).
+    Each layer has W_Q, W_K, W_V, W_O and two feed-forward matrices. Tied: the embedding serves as unembedding, too.
     """
     # solution:
-    if temperature == 0:
-        return np.where(np.arange(len(logits)) == logits.argmax(), 1.0, 0.0)
-    return softmax(logits / temperature)
+    K = D // H
+    attention = 2 * D * H * K + 2 * D * G * K
+    return L * (attention + 2 * D * F) + (1 if tied else 2) * V * D
     # end
 
 
-def draw(probabilities: Array, uniform: float) -> int:
-    """The token that a random number in [0, 1) chooses.
+def training_flops(V: int, L: int, D: int, F: int, T: int, n_tokens: int) -> int:
+    """The FLOPs, forward and backward, of training on n_tokens tokens, in full texts of T tokens each; H = G.
 
-    The tokens lie on a line, in the order of their ids, each as long as its probability; token 0 begins at 0. Whose
-    piece holds the number? A piece holds its beginning, but not its end.
+    Only products of matrices count. To embed a token is to read a row, not a product. Each query is multiplied by the
+    keys of all T tokens, also those that the mask hides.
     """
     # solution:
-    ends = np.cumsum(probabilities)
-    return int(np.searchsorted(ends, uniform * ends[-1], side="right"))  # the last end need not be exactly 1
+    weights = L * (4 * D * D + 2 * D * F) + V * D
+    pairs = L * 2 * T * D
+    return 3 * 2 * (weights + pairs) * n_tokens
     # end
 
 
-# ---- Cutting the tail off ----
+def memory_bytes(n_weights: int, n_activations: int, bytes_each: int = 4) -> tuple[int, int, int, int]:
+    """What training with Adam holds, in bytes: weights, gradients, optimizer, activations.
 
-
-def top_k(probabilities: Array, k: int) -> Array:
-    """The distribution over the k likeliest tokens: the others have probability 0, and the sum is 1 again.
-
-    Exactly k tokens stay. If several are equally likely, it does not matter which of them.
+    All numbers have the same width, `bytes_each`; `n_activations` numbers are kept for the way back.
     """
     # solution:
-    kept = np.zeros_like(probabilities)
-    likeliest = np.argsort(-probabilities)[:k]
-    kept[likeliest] = probabilities[likeliest]
-    return kept / kept.sum()
+    return n_weights * bytes_each, n_weights * bytes_each, 2 * n_weights * bytes_each, n_activations * bytes_each
     # end
 
 
-def top_p(probabilities: Array, mass: float) -> Array:
-    """The distribution over the smallest set of tokens with a probability of at least `mass` together.
+# ---- Traded ----
 
-    The likeliest tokens are in the set. The others have probability 0, and the sum is 1 again.
+
+def accumulated_gradient(gradient_of_sum: Callable[[Sequence[Any]], Array], pieces: Sequence[Sequence[Any]]) -> Array:
+    """The gradient of the mean loss of a batch that comes in pieces.
+
+    `gradient_of_sum(piece)` is the gradient of the *sum* of a piece's losses, of which there are `len(piece)`. Never
+    give it more than one piece: more do not fit into memory.
     """
     # solution:
-    order = np.argsort(-probabilities)
-    mass_before = np.cumsum(probabilities[order]) - probabilities[order]
-    stays = order[mass_before < mass]
-    kept = np.zeros_like(probabilities)
-    kept[stays] = probabilities[stays]
-    return kept / kept.sum()
+    total = sum(gradient_of_sum(piece) for piece in pieces)
+    return total / sum(len(piece) for piece in pieces)
     # end
 
 
-# ---- Less work ----
+def operations_to_keep(n_bytes: Sequence[int], seconds: Sequence[float], budget: int) -> list[int]:
+    """Which operations' results to keep, so that the others take the least time to compute again.
 
-
-def positions_computed(n_prompt: int, n_new: int, has_cache: bool) -> int:
-    """How many positions a decoder computes, all in all, to write n_new tokens (at least 1) after n_prompt tokens.
-
-    Without a cache it reads the whole text so far for each new token. With a cache it reads each token once. The last
-    token is written, but never read.
+    Result i takes n_bytes[i] if it is kept, and seconds[i] to compute again if it is not. What is kept may take up to
+    `budget` bytes. All bytes are whole numbers. The answer has the numbers of the operations, in rising order.
     """
     # solution:
-    if has_cache:
-        return n_prompt + n_new - 1
-    return sum(n_prompt + n_written for n_written in range(n_new))
+    best = {0: (0.0, [])}  # by bytes in use: the seconds that are saved, and by what
+    for i, (size, saved) in enumerate(zip(n_bytes, seconds, strict=True)):
+        for used, (so_far, kept) in list(best.items()):
+            now = used + size
+            if now <= budget and so_far + saved > best.get(now, (-1.0, []))[0]:
+                best[now] = (so_far + saved, [*kept, i])
+    return max(best.values())[1]
     # end
 
 
-# ---- Searching ----
-
-
-def beam_search(following: Following, n_beams: int) -> list[tuple[Text, float]]:
-    """A beam search: it finds at most n_beams complete texts, likeliest first, as pairs (text, its ln p).
-
-    A text is a tuple of tokens, and () is the beginning. `following(text)` is a dictionary: each token that may come
-    next, and its probability; it is empty for a text that is complete. In each round, all continuations of a beam take
-    its place, unless it is complete. Of all these texts, complete or not, the n_beams likeliest are the new beams. The
-    search ends when all beams are complete. No probability is 0.
-    """
+def kv_cache_bytes(n_tokens: int, L: int, D: int, H: int, G: int, bytes_each: int = 2) -> int:
+    """The size of the cache that a model keeps while it writes, after this many tokens of one text."""
     # solution:
-    beams = [((), 0.0)]
-    while any(following(text) for text, _ in beams):
-        candidates = []
-        for text, log_p in beams:
-            if tokens := following(text):
-                candidates += [((*text, token), log_p + math.log(p)) for token, p in tokens.items()]
-            else:
-                candidates.append((text, log_p))
-        beams = sorted(candidates, key=lambda candidate: -candidate[1])[:n_beams]
-    return beams
+    return 2 * n_tokens * L * G * (D // H) * bytes_each
     # end
 
 
-def length_normalised(log_p: Array, n_prompt: int, penalty: float) -> float:
-    """The score of an answer: the sum of ln p over its tokens, divided by (their number) ** penalty.
+# ---- Bought ----
 
-    `log_p` has the ln p of each token of the prompt, which are the first n_prompt, and of the answer.
+
+def fit_with_known_floor(sizes: Array, losses: Array, floor: float) -> tuple[float, float]:
+    """A and alpha of loss = floor + A · size^(-alpha), by a straight line through logarithms; alpha is positive.
+
+    The line has the least sum of squares (`np.polyfit`).
     """
     # solution:
-    answer = log_p[n_prompt:]
-    return float(np.sum(answer)) / len(answer) ** penalty
+    slope, height = np.polyfit(np.log(sizes), np.log(np.asarray(losses) - floor), 1)
+    return float(np.exp(height)), float(-slope)
     # end
-
-
-# ---- Given: two trees to search ----
-
-
-def small_tree(text: Text) -> dict[str, float]:
-    """The tree of lecture notes N2, filled in: what may follow a text. "." ends it, and so does the fourth token."""
-    if len(text) == 4 or text[-1:] == (".",):
-        return {}
-    after = {
-        (): {"A": 0.5, "B": 0.25, "C": 0.17, ".": 0.08},
-        ("A",): {"A": 0.1, "B": 0.4, "C": 0.3, ".": 0.2},
-        ("A", "B"): {"A": 0.2, "B": 0.2, "C": 0.4, ".": 0.2},
-        ("A", "C"): {"A": 0.1, "B": 0.6, "C": 0.2, ".": 0.1},
-        ("A", "B", "C"): {"A": 0.1, "B": 0.2, "C": 0.1, ".": 0.6},
-        ("A", "C", "B"): {"A": 0.1, "B": 0.2, "C": 0.1, ".": 0.6},
-    }
-    return after.get(text, {"A": 0.3, "B": 0.3, "C": 0.2, ".": 0.2})
-
-
-class TreeOfFables:
-    """The tree of all fables, as `following` of a beam search. A token is the number of an option of the grammar."""
-
-    def __init__(self, fables: Fables) -> None:
-        self._at = {(): ("", fables.grammar.begin())}  # what is written so far, and the next choice
-
-    def __call__(self, choices: Text) -> dict[int, float]:
-        fork = self._reach(choices)[1]
-        return {} if fork is None else {option: fork.probability(option) for option in fork.allowed()}
-
-    def text(self, choices: Text) -> str:
-        """What these choices write."""
-        return self._reach(choices)[0]
-
-    def _reach(self, choices: Text):
-        if choices not in self._at:
-            written, fork = self._reach(choices[:-1])
-            more, next_fork = fork.write(choices[-1])
-            self._at[choices] = written + more, next_fork
-        return self._at[choices]
-
-
-# ---- Given: what the demo says of a fable, and what is true ----
-
-
-def logits_and_truth(run: Run, fables: Fables, fable: str) -> tuple[Array, Array]:
-    """Two tables with a row for each token of a fable and for its end, and a column for each token of the vocabulary.
-
-    The logits of the model before this token, and the exact probabilities of what may come.
-    """
-    ids = [run.tokenizer.end_of_text, *run.tokenizer.encode(fable)]
-    with torch.inference_mode():
-        logits = run.model(torch.tensor([ids]))[0].double().numpy()
-    truth = np.zeros_like(logits)
-    for row, p in zip(truth, next_token_distributions(fables, run.tokenizer, fable), strict=True):
-        row[list(p)] = list(p.values())
-    return logits, truth

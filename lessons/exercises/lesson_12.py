@@ -1,216 +1,154 @@
-"""Lesson 12: doing as told. Write what is missing, then run `pellucid learn 12`.
+"""Lesson 12: looking inside. Write what is missing, then run `pellucid learn 12`.
 
-The last letters of a name are the axes: Q questions, X all answers to a question, N texts or samples, P pairs of
-answers, G answers in a group, T tokens, V words. All numbers are float64 tensors of PyTorch.
+The last letters of a name are the axes: N points of the stream, or the parts that add up to it, T positions,
+D numbers per position, V tokens in the vocabulary, F fables, K states of a chain.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+import numpy as np
 
-# ---- A language of twelve answers ----
-
-WORDS = (".", "again", "sleeps", "sings", "sing", "fox", "owl", "about", "?")
-QUESTIONS = ("about fox ?", "about owl ?")
-HEROES, VERBS, ENDINGS = ("fox", "owl"), ("sings", "sleeps", "sing"), (".", "again .")
-ANSWERS = [f"{hero} {verb} {ending}" for hero in HEROES for verb in VERBS for ending in ENDINGS]
-
-OBEYS_QX = torch.tensor([[answer.split()[0] in question for answer in ANSWERS] for question in QUESTIONS])
-WHOLE_QX = torch.tensor([[" sing " not in answer for answer in ANSWERS] for _ in QUESTIONS])
-REWARDS_QX = 0.5 * OBEYS_QX.double() + 0.5 * WHOLE_QX.double()
+Array = np.ndarray
 
 
-class Policy(nn.Module):
-    """A model of the answers to both questions, with logits for each beginning: it can be any policy.
-
-    It starts as the reference, which knows the verbs by and large and does not listen well.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        heroes = torch.tensor([[0.6, 0.4], [0.75, 0.25]], dtype=torch.float64)  # of each question
-        verbs = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64).expand(2, 2, 3)
-        endings = torch.tensor([0.7, 0.3], dtype=torch.float64).expand(2, 2, 3, 2)
-        self.tables = nn.ParameterList([nn.Parameter(table.log().clone()) for table in (heroes, verbs, endings)])
-
-    def log_p_of_tokens(self) -> Tensor:
-        """log p of every token of every answer: (Q, X, T) with T = 4, and 0 after the end of an answer."""
-        hero, verb, ending = (F.log_softmax(table, dim=-1) for table in self.tables)
-        parts = (hero[:, :, None, None], verb[..., None], ending)
-        tokens_QX3 = torch.stack([part.expand(2, 2, 3, 2) for part in parts], dim=-1).reshape(2, 12, 3)
-        return F.pad(tokens_QX3, (0, 1))  # after "again" comes "." for certain
-
-    def log_p(self) -> Tensor:
-        """log p of every answer to every question: (Q, X)."""
-        return self.log_p_of_tokens().sum(dim=-1)
+def layer_norm(x: Array, gain_D: Array) -> Array:
+    """Each vector (its numbers on the last axis) less its mean, over its standard deviation, times the gain."""
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return gain_D * centred / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-5)
 
 
-def texts(n: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    """n questions with answers, both drawn: what the model says of them.
-
-    The result: its logits at each place (N, T, V), the next token there (N, T), and whether that one belongs to the
-    answer (N, T).
-    """
-    p_QX = Policy().log_p().detach().exp()
-    drawn = torch.multinomial(p_QX.flatten() / 2, n, replacement=True, generator=torch.Generator().manual_seed(seed))
-    every = [f"{question} {answer}".split() for question in QUESTIONS for answer in ANSWERS]
-    T = max(map(len, every)) - 1
-    logits, targets = torch.zeros(len(every), T, len(WORDS), dtype=torch.float64), torch.zeros(len(every), T).long()
-    is_answer = torch.zeros(len(every), T, dtype=torch.bool)
-    for row, text in enumerate(every):
-        for t in range(len(text) - 1):
-            starts = [
-                (other, p) for other, p in zip(every, p_QX.flatten(), strict=True) if other[: t + 1] == text[: t + 1]
-            ]
-            for other, p in starts:
-                logits[row, t, WORDS.index(other[t + 1])] += p
-            targets[row, t], is_answer[row, t] = WORDS.index(text[t + 1]), t >= 2
-    return (logits + 1e-12).log()[drawn], targets[drawn], is_answer[drawn]
+# ---- The stream, read off ----
 
 
-def minimise(loss_of: Callable[[Policy], Tensor], n_steps: int = 400, rate: float = 0.1) -> Policy:
-    """The policy that makes a loss smallest, found from the reference by Adam (lesson 8) with a falling rate."""
-    policy = Policy()
-    tables = list(policy.parameters())
-    m, v = [torch.zeros_like(table) for table in tables], [torch.zeros_like(table) for table in tables]
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # several would wait for each other: these tensors are tiny
-    try:
-        for step in range(1, n_steps + 1):
-            gradients = torch.autograd.grad(loss_of(policy), tables)
-            lr = rate * (1 + math.cos(math.pi * step / n_steps)) / 2
-            with torch.no_grad():
-                for i, g in enumerate(gradients):
-                    m[i], v[i] = 0.9 * m[i] + 0.1 * g, 0.999 * v[i] + 0.001 * g * g
-                    tables[i] -= lr * (m[i] / (1 - 0.9**step)) / ((v[i] / (1 - 0.999**step)).sqrt() + 1e-12)
-    finally:
-        torch.set_num_threads(n_threads)
-    return policy
+def contributions(parts_ND: Array, gain_D: Array, unembedding_D: Array) -> Array:
+    """What each of N parts adds to the logit of one token: N numbers whose sum is the logit.
 
-
-def fitted_rewards(wins_XX: Tensor, decay: float = 1e-3, n_steps: int = 300) -> Tensor:
-    """The rewards (X,) for which so many wins of row over column are likeliest, found by gradient descent.
-
-    A little weight decay keeps the reward of an answer that never lost from growing for ever.
-    """
-    r_X = speed_X = torch.zeros(wins_XX.shape[:-1], dtype=torch.float64)
-    n_pairs = wins_XX.sum(dim=(-2, -1), keepdim=True)
-    for _ in range(n_steps):
-        surprise_XX = wins_XX / n_pairs * torch.sigmoid(r_X[..., None, :] - r_X[..., :, None])
-        speed_X = 0.9 * speed_X + surprise_XX.sum(dim=-1) - surprise_XX.sum(dim=-2) - 2 * decay * r_X
-        r_X = r_X + speed_X
-    return r_X
-
-
-def drawn_wins(rewards_X: Tensor, n_pairs: int, seed: int = 0) -> Tensor:
-    """How often each answer (row) was preferred to each other (column) among so many pairs drawn: (X, X)."""
-    generator = torch.Generator().manual_seed(seed)
-    X = len(rewards_X)
-    first = torch.randint(X, (n_pairs,), generator=generator)
-    second = (first + torch.randint(1, X, (n_pairs,), generator=generator)) % X
-    p_first = torch.sigmoid(rewards_X[first] - rewards_X[second])
-    is_first = torch.rand(n_pairs, dtype=torch.float64, generator=generator) < p_first
-    chosen, rejected = torch.where(is_first, first, second), torch.where(is_first, second, first)
-    return torch.bincount(chosen * X + rejected, minlength=X * X).reshape(X, X).double()
-
-
-# ---- Learning from examples ----
-
-
-def answer_loss(logits_NTV: Tensor, targets_NT: Tensor, is_answer_NT: Tensor) -> Tensor:
-    """The mean surprise, in nats, at the tokens of the answers: one number for the whole batch.
-
-    is_answer is True where the target belongs to an answer, and False for questions and padding.
+    The stream is the sum of the parts. The logit is the product of `unembedding_D` with `layer_norm(sum, gain_D)`.
     """
     # solution:
-    log_p_NTV = F.log_softmax(logits_NTV, dim=-1)
-    log_p_NT = log_p_NTV.gather(-1, targets_NT[..., None])[..., 0]
-    return -log_p_NT[is_answer_NT].mean()
+    centred_ND = parts_ND - parts_ND.mean(axis=1, keepdims=True)
+    deviation = np.sqrt(parts_ND.sum(axis=0).var() + 1e-5)
+    return (gain_D * centred_ND / deviation) @ unembedding_D
     # end
 
 
-def new_adapter(n_outputs: int, n_inputs: int, rank: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """The matrices A (R, I) and B (O, R) of a new adapter, as a pair, such that step 0 is the base, and step 1 is not.
+def lens(residuals_NTD: Array, gain_D: Array, unembedding_VD: Array) -> Array:
+    """The logit lens: at each point n of the stream and each position t, the probabilities (N, T, V) of all tokens.
 
-    Random numbers: `torch.randn(rows, columns, generator=generator, dtype=torch.float64)`, divided by √I.
+    Read the stream at each point as if it were the last one: final norm (`layer_norm` with this gain), unembedding,
+    softmax.
     """
     # solution:
-    A_RI = torch.randn(rank, n_inputs, generator=generator, dtype=torch.float64) / n_inputs**0.5
-    return A_RI, torch.zeros(n_outputs, rank, dtype=torch.float64)
+    logits_NTV = layer_norm(residuals_NTD, gain_D) @ unembedding_VD.T
+    raised_NTV = np.exp(logits_NTV - logits_NTV.max(axis=-1, keepdims=True))
+    return raised_NTV / raised_NTV.sum(axis=-1, keepdims=True)
     # end
 
 
-def lora_forward(x_NI: Tensor, W_OI: Tensor, A_RI: Tensor, B_OR: Tensor, alpha: float) -> Tensor:
-    """The outputs (N, O) of a layer with an adapter: the matrix is W + (α/R) B A, and x has an input in each row."""
-    # solution:
-    scale = alpha / len(A_RI)
-    return x_NI @ W_OI.T + scale * (x_NI @ A_RI.T @ B_OR.T)
-    # end
+# ---- Take it out, or put another in its place ----
 
 
-# ---- Learning from preferences ----
+def knocked_out_difference(intact_F: Array, without_F: Array) -> tuple[float, float]:
+    """The mean rise of the loss, and the half width of its 95 % interval, from the losses of the same F fables.
 
-
-def reward_loss(chosen_P: Tensor, rejected_P: Tensor) -> Tensor:
-    """The mean surprise, in nats, at so many preferences, by Bradley and Terry: one number.
-
-    chosen and rejected are the rewards of the answer that won and of the one that lost, for each pair.
+    1.96 standard errors of the mean to each side. The deviation of a sample has F - 1 in its denominator.
     """
     # solution:
-    return -F.logsigmoid(chosen_P - rejected_P).mean()
+    rise_F = np.asarray(without_F) - np.asarray(intact_F)
+    return rise_F.mean(), 1.96 * rise_F.std(ddof=1) / np.sqrt(len(rise_F))
     # end
 
 
-def optimal_policy(reference_QX: Tensor, rewards_QX: Tensor, beta: float) -> Tensor:
-    """The probabilities (Q, X) of the policy that makes E[R] - β KL(π ‖ reference) largest for each question.
+def patched(layers: list[Callable[[Array], Array]], x: Array, other: Array, place: int) -> Array:
+    """The end of the stream that begins with x, if the *output* of layer `place` comes from the text `other`.
 
-    reference: the probabilities of all answers to each question, which sum to 1 in each row.
+    A layer maps the stream to what it adds to it: x ← x + layer(x). The run on `other` is a run as usual. In the run
+    on x, the layer at `place` adds what it added there; all other layers compute as usual, those after it too.
     """
     # solution:
-    return torch.softmax(reference_QX.log() + rewards_QX / beta, dim=-1)  # so a low price gives no infinite factors
+    for layer in layers[:place]:
+        x, other = x + layer(x), other + layer(other)
+    x = x + layers[place](other)
+    for layer in layers[place + 1 :]:
+        x = x + layer(x)
+    return x
     # end
 
 
-def dpo_loss(
-    chosen_PT: Tensor, rejected_PT: Tensor, reference_chosen_PT: Tensor, reference_rejected_PT: Tensor, beta: float
-) -> Tensor:
-    """DPO's loss of each pair: (P,).
+# ---- A prior on the first token ----
 
-    All four are log-probabilities of single *tokens*, with 0 after the end of an answer: those of the chosen and the
-    rejected answer under the policy, and under the reference. No gradient may reach the reference.
+
+def head_with_a_sink(states: list[int], k: int, alpha: float) -> tuple[Array, float]:
+    """What a head of attention says of the next of k states, (K,), and its weight on the first token, as a pair.
+
+    `states` are the states so far, numbers from 0 to k - 1; the last is the one now. The head sees each earlier step
+    from the state now: its score is 0, and its value is 1 for the state that it led to and 0 for the others. And it
+    sees the token before the text: its score is ln(k · alpha), and its value is 1/k for each state. That is all.
     """
     # solution:
-    chosen_P = (chosen_PT - reference_chosen_PT.detach()).sum(dim=1)
-    rejected_P = (rejected_PT - reference_rejected_PT.detach()).sum(dim=1)
-    return -F.logsigmoid(beta * (chosen_P - rejected_P))
+    led_to = [after for before, after in pairwise(states) if before == states[-1]]
+    scores = np.array([math.log(k * alpha)] + [0.0] * len(led_to))
+    weights = np.exp(scores - scores.max())
+    weights /= weights.sum()
+    values = np.array([np.full(k, 1 / k)] + [np.eye(k)[after] for after in led_to])
+    return weights @ values, weights[0]
     # end
 
 
-# ---- Learning from one's own answers ----
+# ---- Depth as time ----
 
 
-def group_advantages(rewards_QG: Tensor) -> Tensor:
-    """The advantage of each answer over the others to its question, (Q, G): its reward less the mean, over s + 1e-4.
+def euler(f: Callable[[Array, float], Array], x: Array, n_layers: int) -> Array:
+    """Where x is at time 1, in n_layers equal steps. f(x, time) is its velocity.
 
-    s is the standard deviation of the question's rewards, with G - 1 in the denominator.
+    Layer l, counted from 0, stands at time l / n_layers. It lets x go straight on, with the velocity that it has there,
+    for one step. The array that you get must be unchanged afterwards.
     """
     # solution:
-    centered_QG = rewards_QG - rewards_QG.mean(dim=1, keepdim=True)
-    return centered_QG / (rewards_QG.std(dim=1, keepdim=True) + 1e-4)
+    for layer in range(n_layers):
+        x = x + f(x, layer / n_layers) / n_layers
+    return x
     # end
 
 
-def grpo_objective(log_p_N: Tensor, old_log_p_N: Tensor, advantages_N: Tensor, clip: float) -> Tensor:
-    """What GRPO makes large, for each sample (N,): the ratio times the advantage, but no gain from going too far.
+def order_of_error(depths: Array, errors: Array) -> float:
+    """The p in error ≈ c · depth^p: the slope of the best straight line through the points on log-log paper."""
+    # solution:
+    slope, _ = np.polyfit(np.log(depths), np.log(errors), 1)
+    return slope
+    # end
 
-    The ratio is that of the probabilities now and when the samples were drawn. It is clipped to 1 - clip … 1 + clip.
+
+def attention_flow_step(x_TD: Array, beta: float, step: float, is_causal: bool) -> Array:
+    """One step of T tokens on the sphere (rows of length 1): attention, a residual step, and back onto the sphere.
+
+    The score of query t and key s is beta · (x_t · x_s). Token t moves by `step` times the mean of all rows, weighted
+    with its shares, and is then divided by its length. All tokens move at once. If `is_causal`, a token sees no later
+    one.
     """
     # solution:
-    ratio_N = torch.exp(log_p_N - old_log_p_N)
-    return torch.minimum(ratio_N * advantages_N, ratio_N.clamp(1 - clip, 1 + clip) * advantages_N)
+    scores_TS = beta * x_TD @ x_TD.T
+    if is_causal:
+        scores_TS = np.where(np.tri(len(x_TD), dtype=bool), scores_TS, -np.inf)
+    raised_TS = np.exp(scores_TS - scores_TS.max(axis=1, keepdims=True))
+    moved_TD = x_TD + step * raised_TS @ x_TD / raised_TS.sum(axis=1, keepdims=True)
+    return moved_TD / np.linalg.norm(moved_TD, axis=1, keepdims=True)
     # end
+
+
+# ---- For the page and its figures ----
+
+
+def turning(x: Array, time: float) -> Array:
+    """A velocity whose flow is known: it turns a point of the plane, faster and faster, by 1 radian until time 1."""
+    return 2 * time * np.array([-x[1], x[0]])
+
+
+def tokens_on_the_sphere(n_tokens: int, width: int = 3, seed: int = 10) -> Array:
+    """Random rows of length 1."""
+    x_TD = np.random.default_rng(seed).standard_normal((n_tokens, width))
+    return x_TD / np.linalg.norm(x_TD, axis=1, keepdims=True)

@@ -1,238 +1,193 @@
-"""Lesson 13: many machines. Write what is missing, then run `pellucid learn 13`.
+"""Lesson 13: writing. Write what is missing, then run `pellucid learn 13`.
 
-All machines of this lesson live in one process: a device is an entry of a list. What one device tells another passes
-through a function that counts it. At the end of this file, several devices train the decoder of lesson 8 together.
+Probabilities are arrays with a number for each token of the vocabulary, in the order of the token ids.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
+import torch
 
-from lesson_01 import backward
-from lesson_08 import Decoder, adamw_step, nats_of
+from pellucid.api import Run
+from pellucid.data.truth import next_token_distributions
+from pellucid.languages.fables import Fables
 
 Array = np.ndarray
+Text = tuple  # the tokens of a text so far
+Following = Callable[[Text], Mapping]  # from a text to its next tokens, each with its probability
 
-# ---- Data parallelism ----
+
+def softmax(logits: Array) -> Array:
+    """Logits as probabilities: positive, and their sum is 1."""
+    raised = np.exp(logits - logits.max())
+    return raised / raised.sum()
 
 
-def average_gradient(gradients: Sequence[Array], counts: Sequence[int]) -> Array:
-    """The gradient of the mean loss over all targets of all devices.
+# ---- One token ----
 
-    Device i has counts[i] targets, and gradients[i] is the gradient of its own mean loss over them.
+
+def at_temperature(logits: Array, temperature: float) -> Array:
+    """The probabilities at this temperature: p_i is proportional to exp(logit_i / temperature).
+
+    At temperature 0 the largest logit has probability 1 (there is only one that is largest).
     """
     # solution:
-    return sum(count * gradient for count, gradient in zip(counts, gradients, strict=True)) / sum(counts)
+    if temperature == 0:
+        return np.where(np.arange(len(logits)) == logits.argmax(), 1.0, 0.0)
+    return softmax(logits / temperature)
     # end
 
 
-class Ring:
-    """n devices in a ring: each can send to its right neighbour only. Counts the rounds, and what each device sends."""
+def draw(probabilities: Array, uniform: float) -> int:
+    """The token that a random number in [0, 1) chooses.
 
-    def __init__(self, n_devices: int) -> None:
-        self.n_rounds, self.n_sent = 0, [0] * n_devices
-
-    def pass_right(self, messages: Sequence[Array]) -> list[Array]:
-        """One round: every device i sends messages[i]. Returns what each device receives from its left neighbour."""
-        self.n_rounds += 1
-        self.n_sent = [n + np.size(message) for n, message in zip(self.n_sent, messages, strict=True)]
-        return [np.array(messages[i - 1], dtype=float) for i in range(len(messages))]
-
-
-def ring_all_reduce(chunks: Sequence[Array], pass_right: Callable[[Sequence[Array]], list[Array]]) -> list[Array]:
-    """The sum of what all n devices have, on every device, by 2 (n - 1) calls of pass_right.
-
-    chunks[i] is what device i has, an array (n, C): n chunks of C numbers. Returns n arrays (n, C). In each call of
-    pass_right, every device i hands over one chunk, messages[i]; entry i of the answer is what device i receives.
+    The tokens lie on a line, in the order of their ids, each as long as its probability; token 0 begins at 0. Whose
+    piece holds the number? A piece holds its beginning, but not its end.
     """
     # solution:
-    n = len(chunks)
-    held = [np.array(each) for each in chunks]
-    for step in range(n - 1):
-        received = pass_right([held[i][(i - step) % n] for i in range(n)])
-        for i in range(n):
-            held[i][(i - 1 - step) % n] += received[i]
-    for step in range(n - 1):
-        received = pass_right([held[i][(i + 1 - step) % n] for i in range(n)])
-        for i in range(n):
-            held[i][(i - step) % n] = received[i]
-    return held
+    ends = np.cumsum(probabilities)
+    return int(np.searchsorted(ends, uniform * ends[-1], side="right"))  # the last end need not be exactly 1
     # end
 
 
-# ---- Stale gradients ----
+# ---- Cutting the tail off ----
 
 
-def stale_step(history: Sequence[Array], gradient: Callable[[Array], Array], rate: float, delay: int) -> Array:
-    """The next parameters, if a gradient arrives `delay` steps late.
+def top_k(probabilities: Array, k: int) -> Array:
+    """The distribution over the k likeliest tokens: the others have probability 0, and the sum is 1 again.
 
-    history holds the parameters of all steps so far, the newest last. With delay 0 this is gradient descent. While
-    there are no parameters that old, the oldest take their place.
+    Exactly k tokens stay. If several are equally likely, it does not matter which of them.
     """
     # solution:
-    seen = history[max(len(history) - 1 - delay, 0)]
-    return history[-1] - rate * gradient(seen)
+    kept = np.zeros_like(probabilities)
+    likeliest = np.argsort(-probabilities)[:k]
+    kept[likeliest] = probabilities[likeliest]
+    return kept / kept.sum()
     # end
 
 
-def growth_per_step(rate: float, delay: int, n_steps: int = 1500) -> float:
-    """By what factor theta grows per step on the loss theta²/2, in the long run; below 1 it goes to the bottom."""
-    history = [np.array(1.0)]
-    log_scale = 0.0
-    for step in range(n_steps):
-        history = [*history, stale_step(history, lambda theta: theta, rate, delay)][-delay - 1 :]
-        if (largest := max(abs(float(theta)) for theta in history)) > 0 and len(history) == delay + 1:
-            history = [theta / largest for theta in history]
-            log_scale += math.log(largest) if step >= n_steps // 2 else 0.0
-    return math.exp(log_scale / (n_steps - n_steps // 2))
+def top_p(probabilities: Array, mass: float) -> Array:
+    """The distribution over the smallest set of tokens with a probability of at least `mass` together.
 
-
-def largest_stable_rate(delay: int) -> float:
-    """The rate from which on theta²/2 is no longer descended, found by halving an interval."""
-    low, high = 0.0, 2.5
-    for _ in range(12):
-        middle = (low + high) / 2
-        low, high = (middle, high) if growth_per_step(middle, delay) < 1 else (low, middle)
-    return low
-
-
-# ---- Tensor parallelism ----
-
-
-def tensor_parallel_mlp(
-    x: Array,
-    W_1: Array,
-    b_1: Array,
-    W_2: Array,
-    b_2: Array,
-    n_devices: int,
-    all_reduce: Callable[[Sequence[Array]], Array],
-) -> Array:
-    """W_2 max(0, W_1 x + b_1) + b_2 for each row of x (B, D), on n devices with a single sum: (B, E).
-
-    W_1 is (F, D), b_1 (F,), W_2 (E, F), b_2 (E,), and n divides F and D. Each device uses its own n-th part of
-    each matrix. `all_reduce` takes a list with an array of each device and returns their sum.
-    Call it once.
+    The likeliest tokens are in the set. The others have probability 0, and the sum is 1 again.
     """
     # solution:
-    partial = []
-    for own in np.split(np.arange(len(W_1)), n_devices):
-        hidden = np.maximum(0, x @ W_1[own].T + b_1[own])
-        partial.append(hidden @ W_2[:, own].T)
-    return all_reduce(partial) + b_2
+    order = np.argsort(-probabilities)
+    mass_before = np.cumsum(probabilities[order]) - probabilities[order]
+    stays = order[mass_before < mass]
+    kept = np.zeros_like(probabilities)
+    kept[stays] = probabilities[stays]
+    return kept / kept.sum()
     # end
 
 
-# ---- Pipelines ----
+# ---- Less work ----
 
 
-def pipeline_schedule(n_stages: int, n_micro: int) -> tuple[Array, Array]:
-    """When each stage works on each micro-batch: two arrays of whole numbers (n_stages, n_micro), forward and backward.
+def positions_computed(n_prompt: int, n_new: int, has_cache: bool) -> int:
+    """How many positions a decoder computes, all in all, to write n_new tokens (at least 1) after n_prompt tokens.
 
-    Time is counted in slots 0, 1, 2, ... A pass of one micro-batch through one stage takes one slot. A stage does
-    one thing at a time. Use as few slots as possible, 2 (n_micro + n_stages - 1) in all.
+    Without a cache it reads the whole text so far for each new token. With a cache it reads each token once. The last
+    token is written, but never read.
     """
     # solution:
-    stage, micro = np.indices((n_stages, n_micro))
-    return stage + micro, (n_micro + n_stages - 1) + (n_stages - 1 - stage) + micro
+    if has_cache:
+        return n_prompt + n_new - 1
+    return sum(n_prompt + n_written for n_written in range(n_new))
     # end
 
 
-def bubble_share(n_stages: int, n_micro: int) -> float:
-    """The share of all slots of all stages in which a stage waits."""
+# ---- Searching ----
+
+
+def beam_search(following: Following, n_beams: int) -> list[tuple[Text, float]]:
+    """A beam search: it finds at most n_beams complete texts, likeliest first, as pairs (text, its ln p).
+
+    A text is a tuple of tokens, and () is the beginning. `following(text)` is a dictionary: each token that may come
+    next, and its probability; it is empty for a text that is complete. In each round, all continuations of a beam take
+    its place, unless it is complete. Of all these texts, complete or not, the n_beams likeliest are the new beams. The
+    search ends when all beams are complete. No probability is 0.
+    """
     # solution:
-    return (n_stages - 1) / (n_micro + n_stages - 1)
+    beams = [((), 0.0)]
+    while any(following(text) for text, _ in beams):
+        candidates = []
+        for text, log_p in beams:
+            if tokens := following(text):
+                candidates += [((*text, token), log_p + math.log(p)) for token, p in tokens.items()]
+            else:
+                candidates.append((text, log_p))
+        beams = sorted(candidates, key=lambda candidate: -candidate[1])[:n_beams]
+    return beams
     # end
 
 
-def one_forward_one_backward(n_stages: int, n_micro: int) -> tuple[Array, Array]:
-    """The same two arrays for 1F1B: after a few forward passes, each stage goes forward and backward in turn."""
-    plans = []
-    for stage in range(n_stages):
-        n_first = min(n_stages - 1 - stage, n_micro)
-        plan = [("F", j) for j in range(n_first)]
-        for j in range(n_first, n_micro):
-            plan += [("F", j), ("B", j - n_first)]
-        plans.append(plan + [("B", j) for j in range(n_micro - n_first, n_micro)])
-    when: dict[tuple[str, int, int], int] = {}
-    slot = 0
-    while any(plans):
-        for stage, plan in enumerate(plans):
-            if plan:
-                kind, j = plan[0]
-                neighbour = stage - 1 if kind == "F" else stage + 1
-                if not 0 <= neighbour < n_stages or when.get((kind, neighbour, j), slot) < slot:
-                    when[kind, stage, j] = slot
-                    plan.pop(0)
-        slot += 1
-    forward, backward_ = (
-        np.array([[when[kind, stage, j] for j in range(n_micro)] for stage in range(n_stages)]) for kind in "FB"
-    )
-    return forward, backward_
+def length_normalised(log_p: Array, n_prompt: int, penalty: float) -> float:
+    """The score of an answer: the sum of ln p over its tokens, divided by (their number) ** penalty.
 
-
-def most_kept(forward: Array, backward: Array) -> list[int]:
-    """For how many micro-batches each stage keeps activations, at most: they have gone forward, but not yet back."""
-    return [
-        max(int(((there <= slot) & (back >= slot)).sum()) for slot in range(int(back.max()) + 1))
-        for there, back in zip(forward, backward, strict=True)
-    ]
-
-
-# ---- Experts ----
-
-
-def all_to_all(boxes: Sequence[Sequence[Array]]) -> list[list[Array]]:
-    """boxes[i][j] is what device i has for device j. Afterwards device j has, at [j][i], what i had for it."""
-    return [[boxes[i][j] for i in range(len(boxes))] for j in range(len(boxes))]
-
-
-# ---- Sharding ----
-
-
-def bytes_per_device(n_parameters: int, n_devices: int, stage: int) -> float:
-    """Bytes of weights, gradients and Adam's moments on each device, all in float32 (4 bytes for each number).
-
-    Stage 0 copies everything. Stage 1 shards the moments, stage 2 the gradients too, stage 3 the weights too. What is
-    sharded is cut into equal parts, one for each device.
+    `log_p` has the ln p of each token of the prompt, which are the first n_prompt, and of the answer.
     """
     # solution:
-    numbers = [2, 1, 1]  # Adam's two moments, the gradient, the weight
-    return sum(4 * n_parameters * n / (n_devices if i < stage else 1) for i, n in enumerate(numbers))
+    answer = log_p[n_prompt:]
+    return float(np.sum(answer)) / len(answer) ** penalty
     # end
 
 
-# ---- Several devices train, and call your functions ----
+# ---- Given: two trees to search ----
 
 
-def train_together(
-    decoders: Sequence[Decoder], batches: Iterator[Array], shares: Sequence[int], n_steps: int, peak: float
-) -> Ring:
-    """Data-parallel AdamW. Of each batch, device i reads shares[i] rows with its own copy, decoders[i].
+def small_tree(text: Text) -> dict[str, float]:
+    """The tree of lecture notes N2, filled in: what may follow a text. "." ends it, and so does the fourth token."""
+    if len(text) == 4 or text[-1:] == (".",):
+        return {}
+    after = {
+        (): {"A": 0.5, "B": 0.25, "C": 0.17, ".": 0.08},
+        ("A",): {"A": 0.1, "B": 0.4, "C": 0.3, ".": 0.2},
+        ("A", "B"): {"A": 0.2, "B": 0.2, "C": 0.4, ".": 0.2},
+        ("A", "C"): {"A": 0.1, "B": 0.6, "C": 0.2, ".": 0.1},
+        ("A", "B", "C"): {"A": 0.1, "B": 0.2, "C": 0.1, ".": 0.6},
+        ("A", "C", "B"): {"A": 0.1, "B": 0.2, "C": 0.1, ".": 0.6},
+    }
+    return after.get(text, {"A": 0.3, "B": 0.3, "C": 0.2, ".": 0.2})
 
-    The gradients are summed by your ring. The learning rate rises for a tenth of the steps, then falls to 0, as in
-    lesson 8.
+
+class TreeOfFables:
+    """The tree of all fables, as `following` of a beam search. A token is the number of an option of the grammar."""
+
+    def __init__(self, fables: Fables) -> None:
+        self._at = {(): ("", fables.grammar.begin())}  # what is written so far, and the next choice
+
+    def __call__(self, choices: Text) -> dict[int, float]:
+        fork = self._reach(choices)[1]
+        return {} if fork is None else {option: fork.probability(option) for option in fork.allowed()}
+
+    def text(self, choices: Text) -> str:
+        """What these choices write."""
+        return self._reach(choices)[0]
+
+    def _reach(self, choices: Text):
+        if choices not in self._at:
+            written, fork = self._reach(choices[:-1])
+            more, next_fork = fork.write(choices[-1])
+            self._at[choices] = written + more, next_fork
+        return self._at[choices]
+
+
+# ---- Given: what the demo says of a fable, and what is true ----
+
+
+def logits_and_truth(run: Run, fables: Fables, fable: str) -> tuple[Array, Array]:
+    """Two tables with a row for each token of a fable and for its end, and a column for each token of the vocabulary.
+
+    The logits of the model before this token, and the exact probabilities of what may come.
     """
-    n, ring = len(decoders), Ring(len(decoders))
-    moments = [[(np.zeros(w.shape), np.zeros(w.shape)) for w in decoder.parameters()] for decoder in decoders]
-    for step in range(1, n_steps + 1):
-        rows = np.split(next(batches), np.cumsum(shares)[:-1])
-        messages = []
-        for decoder, own in zip(decoders, rows, strict=True):
-            backward(nats_of(decoder, own).mean())
-            flat = np.concatenate([w.gradient.ravel() for w in decoder.parameters()]) * len(own) / sum(shares)
-            messages.append(np.pad(flat, (0, -len(flat) % n)).reshape(n, -1))
-        rate = peak * min(step / (0.1 * n_steps), (n_steps - step) / (0.9 * n_steps))
-        sums = ring_all_reduce(messages, ring.pass_right) if n > 1 else messages
-        for decoder, summed, own_moments in zip(decoders, sums, moments, strict=True):
-            start = 0
-            for k, w in enumerate(decoder.parameters()):
-                gradient = summed.ravel()[start : start + w.value.size].reshape(w.shape)
-                start += w.value.size
-                w.value, *own_moments[k] = adamw_step(
-                    w.value, gradient, *own_moments[k], step, rate, 0.1 * (w.value.ndim == 2), betas=(0.9, 0.95)
-                )
-    return ring
+    ids = [run.tokenizer.end_of_text, *run.tokenizer.encode(fable)]
+    with torch.inference_mode():
+        logits = run.model(torch.tensor([ids]))[0].double().numpy()
+    truth = np.zeros_like(logits)
+    for row, p in zip(truth, next_token_distributions(fables, run.tokenizer, fable), strict=True):
+        row[list(p)] = list(p.values())
+    return logits, truth

@@ -1,65 +1,62 @@
-"""The figures of lesson 2*."""
+"""The figures of lesson 2."""
 
 from __future__ import annotations
 
+import math
+from itertools import islice
+
 import matplotlib.pyplot as plt
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 
-from autodiff import second
-from autodiff.operations import sum_of, tanh
-from autodiff.tape import recorded_memory
+import pellucid
+from lesson_02 import surprise_of_targets
+from lesson_02 import tiles as cut
+from pellucid.data.truth import next_token_distributions
 
 BLUE, ORANGE, GREEN, GREY = "#3b6fb6", "#d9742b", "#4c9a52", "#9a9a9a"
-COLOURS = [BLUE, ORANGE, GREEN]
 
 
-def ways() -> Figure:
-    """Four rows, one for each way: the sweeps of one run, and what travels in each."""
-    rows = [
-        ("forward on forward", [("→", "$s$,  $\\partial_i s$,  $\\partial_j s$,  $\\partial_{ij} s$")]),
-        ("forward on reverse", [("→", "$s$,  $\\dot s$"), ("←", "$r$,  $\\dot r$")]),
-        ("reverse on forward", [("→", "$s$,  $\\dot s$"), ("←", "$b = r$,  $a = \\dot r$")]),
-        (
-            "reverse on reverse",
-            [("→", "$s$"), ("←", "$r$"), ("→", "$\\bar r = \\dot s$"), ("←", "$\\bar s = \\dot r$")],
-        ),
-    ]
-    figure, axes = plt.subplots(figsize=(7.6, 4.4), layout="constrained")
-    y = 0.0
-    for name, sweeps in rows:
-        axes.text(-0.2, y - 0.5 * (len(sweeps) - 1), name, ha="right", va="center", fontsize=11)
-        for direction, what in sweeps:
-            ends, colour = ((0, 3), BLUE) if direction == "→" else ((3, 0), ORANGE)
-            axes.annotate("", (ends[1], y), (ends[0], y), arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 2.0})
-            axes.text(1.5, y + 0.08, what, ha="center", va="bottom", fontsize=11, color=colour)
-            y -= 1.0
-        y -= 0.5
-    axes.text(0, 1.0, "input", ha="center", color="#555555")
-    axes.text(3, 1.0, "result", ha="center", color="#555555")
-    axes.set(xlim=(-1.7, 3.4), ylim=(y + 1.0, 1.4))
-    axes.axis("off")
+def tiles() -> Figure:
+    """A picture whose numbers have the colour of the tile in which they land: by reshape alone, and rightly."""
+    picture = np.arange(24).reshape(4, 6)
+    ways = {
+        "reshape(2, 2, 2, 3) alone": picture.reshape(2, 2, 2, 3),
+        "cut, then transpose(0, 2, 1, 3)": cut(picture, 2, 3),
+    }
+    figure, panels = plt.subplots(1, 2, figsize=(8.6, 2.9), layout="constrained")
+    for axes, (title, tiled) in zip(panels, ways.items(), strict=True):
+        for index, number in np.ndenumerate(tiled):
+            row, column = divmod(int(number), 6)
+            colour = (BLUE, ORANGE, GREEN, GREY)[2 * index[0] + index[1]]
+            axes.add_patch(plt.Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, color=colour))
+            axes.text(column, row, str(number), ha="center", va="center", color="white", fontsize=11)
+        axes.set(xlim=(-0.6, 5.6), ylim=(3.6, -0.6), aspect="equal", title=title)
+        axes.axis("off")
     return figure
 
 
-def memory() -> Figure:
-    """What the tape holds while one product H v is computed, in the three ways that use a tape."""
-    random = np.random.default_rng(0)
-    layers = [random.normal(size=(50, 50)) / 7 for _ in range(10)]
-    x, v = random.normal(size=(2, 50))
-
-    def network(x):
-        for W in layers:
-            x = tanh(W @ x)
-        return sum_of(x * x)
-
-    figure, axes = plt.subplots(figsize=(7.2, 3.4), layout="constrained")
-    ways = (second.forward_on_reverse, second.reverse_on_forward, second.reverse_on_reverse)
-    for way, colour in zip(ways, COLOURS, strict=True):
-        with recorded_memory() as record:
-            way(network, x, v)
-        axes.plot(np.array(record.history) / 1000, color=colour, label=way.__name__.replace("_", " "), lw=1.6)
-    axes.set(xlabel="changes of the tape, from the first value to the last", ylabel="thousand numbers", ylim=(0, 6.4))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="upper right")
+def paired() -> Figure:
+    """The demo's mean surprise on each of 40 fables against the grammar's, and the differences of the two."""
+    demo = pellucid.load("demo")
+    corpus = demo.trained.corpus()
+    points = []
+    for text in islice(corpus.documents("validation"), 40):
+        ids = torch.tensor([demo.tokenizer.end_of_text, *demo.tokenizer.encode(text), demo.tokenizer.end_of_text])
+        with torch.no_grad():
+            logits = demo.model(ids[None, :-1]).double()
+        truths = next_token_distributions(corpus.language, demo.tokenizer, text)
+        true = [-math.log(truth[token]) for truth, token in zip(truths, ids[1:].tolist(), strict=True)]
+        points.append((sum(true) / len(true), surprise_of_targets(logits, ids[None, 1:]).mean().item()))
+    grammar, model = np.array(points).T
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.4), layout="constrained")
+    left.plot(*[[0.25, 0.85]] * 2, color=GREY, lw=1.0)
+    left.plot(grammar, model, "o", ms=4, color=BLUE)
+    left.set(xlabel="surprise of the grammar (nats per token)", ylabel="surprise of the demo", aspect="equal")
+    right.axhline(0.0, color=GREY, lw=1.0)
+    right.plot(grammar, model - grammar, "o", ms=4, color=ORANGE)
+    right.set(xlabel="surprise of the grammar (nats per token)", ylabel="demo - grammar")
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
     return figure

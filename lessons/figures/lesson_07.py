@@ -2,176 +2,243 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
 
 import pellucid
-from lesson_07 import causal_weights, rotate, softmax, split_heads
+from lesson_07 import (
+    MOVED,
+    count_pairs,
+    fit_table,
+    gradient_of_cross_entropy,
+    meetings,
+    mlp_loss,
+    new_parameters,
+    probabilities_of,
+    train,
+    windows,
+)
+from pellucid.corpora.drawn import Drawn
+from pellucid.languages.fables import Fables
 
-BLUE, ORANGE, GREY = "#3b6fb6", "#d9742b", "#777777"
+BLUE, ORANGE, GREEN, GREY = "#3b6fb6", "#d9742b", "#4a9a62", "#777777"
+BIGRAM_FLOOR, FLOOR = 2.351, 0.510  # scripts/measure.py ngram_floors, docs/family.md
 
 
-def saturation() -> Figure:
-    """The variance of scores and the largest of 16 weights, for widths from 2 to 1,024."""
-    rng = np.random.default_rng(7)
-    widths = 2 ** np.arange(1, 11)
-    variances, largest, largest_scaled = [], [], []
-    for K in widths:
-        q, k = rng.standard_normal((400, 1, K)), rng.standard_normal((400, 16, K))
-        scores = (q @ k.swapaxes(1, 2))[:, 0]
-        variances.append(scores.var())
-        largest.append(softmax(scores, axis=1).max(axis=1).mean())
-        largest_scaled.append(softmax(scores / np.sqrt(K), axis=1).max(axis=1).mean())
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
-    left.loglog(widths, variances, "o-", color=ORANGE, base=2, label="q · k")
-    left.loglog(widths, np.array(variances) / widths, "o-", color=BLUE, base=2, label="q · k / √K")
-    left.set(xlabel="width K of a head", title="variance of a score")
-    left.legend(frameon=False)
-    right.semilogx(widths, largest, "o-", color=ORANGE, base=2)
-    right.semilogx(widths, largest_scaled, "o-", color=BLUE, base=2)
-    right.text(80, 0.79, "softmax(q · k)", color=ORANGE, ha="left", va="top")
-    right.text(80, 0.28, "softmax(q · k / √K)", color=BLUE, ha="left", va="bottom")
-    right.axhline(1 / 16, color=GREY, lw=1, ls=":")
-    right.text(2, 1 / 16, "spread evenly over 16", color=GREY, va="bottom")
-    right.set(xlabel="width K of a head", ylim=(0, 1.02), title="largest of 16 weights, on average")
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.set_xticks(widths[1::2], [f"{K:,}" for K in widths[1::2]])
-        axes.minorticks_off()
+@cache
+def language():
+    return meetings()
+
+
+@cache
+def trained(n_ctx: int, n_steps: int):
+    """A network for windows of n_ctx words, trained on 2,000 texts, and its loss on 1,000 others."""
+    parameters = new_parameters(len(language().words), n_ctx, d=8, n_hidden=32)
+    train(parameters, *windows(language().write(2000, seed=0), n_ctx), n_steps)
+    return parameters, mlp_loss(parameters, *windows(language().write(1000, seed=1), n_ctx)).value
+
+
+def random_neurons(d: int, n: int) -> tuple[float, float]:
+    """The error of the mean of n neurons cos(v · x), d inputs, against exp(-|x|²/2): measured, and predicted."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(100, d)) / np.sqrt(d)
+    squares = (x**2).sum(axis=1)
+    networks = np.array([np.cos(x @ random.normal(size=(d, n))).mean(axis=1) for _ in range(200)])
+    variances = (1 + np.exp(-2 * squares)) / 2 - np.exp(-squares)
+    return ((networks - np.exp(-squares / 2)) ** 2).mean() ** 0.5, (variances.mean() / n) ** 0.5
+
+
+def width() -> Figure:
+    """The error of networks of random neurons against their number: slope -1/2 with any number of inputs."""
+    figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
+    numbers = [10, 30, 100, 300, 1000]
+    for d, colour, marker in ((1, BLUE, "o"), (10, ORANGE, "s"), (100, GREEN, "^")):
+        measured, predicted = zip(*(random_neurons(d, n) for n in numbers), strict=True)
+        axes.loglog(numbers, measured, marker, color=colour, label=f"{d} input{'s' if d > 1 else ''}")
+        axes.loglog(numbers, predicted, color=colour, linewidth=1)
+    axes.annotate("lines: predicted, slope −1/2", (110, 0.07), color=GREY)
+    axes.set_xlabel("random neurons n")
+    axes.set_ylabel("error")
+    axes.legend(frameon=False, loc="lower left")
     return figure
 
 
-def _table(axes: Axes, values: np.ndarray, words: list[str], title: str) -> None:
-    """A table of weights with the sum of each row beside it."""
-    axes.imshow(values, cmap="Blues", vmin=0, vmax=1.1)
-    n = len(words)
-    for t, s in np.ndindex(values.shape):
-        shade = values[t, s]
-        axes.text(s, t, f"{shade:.2f}", ha="center", va="center", fontsize=9, color="white" if shade > 0.6 else "black")
-    for t, total in enumerate(values.sum(axis=1)):
-        axes.text(n - 0.3, t, f"{total:.2f}", ha="left", va="center", color=BLUE if np.isclose(total, 1) else ORANGE)
-    axes.text(n - 0.3, -0.75, "sum", ha="left", va="center", color=GREY)
-    axes.set_title(title, loc="left", fontsize=10.5, pad=16)
-    axes.set_xticks(range(n), words)
-    axes.set_yticks(range(n), words)
-    axes.set_xlabel("key: the word that is read")
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-
-
-def causal() -> Figure:
-    """The weights of five words, masked before the softmax and after it."""
-    words = ["Bella", "saw", "Otto", "and", "she"]
-    scores = np.array(
-        [
-            [1.0, 0.2, 0.8, 0.1, 1.2],
-            [2.1, 0.4, 1.9, 0.0, 0.6],
-            [0.9, 1.6, 0.7, 0.2, 0.4],
-            [0.6, 1.5, 1.2, 0.1, 0.9],
-            [2.6, 0.3, 0.9, 0.2, 0.5],
-        ]
+def counting() -> Figure:
+    """The loss of counted bigrams on held-out fables, against the number of fables that were counted."""
+    corpus = Drawn(Fables(24), size=3400, seed=0, validation_fraction=200 / 3400)
+    tokenizer = pellucid.load("demo").tokenizer
+    training, held_out = (
+        [[1 + token for token in tokenizer.encode(text)] for text in corpus.documents(split)]
+        for split in ("train", "validation")
     )
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
-    _table(left, causal_weights(scores), words, "masked before the softmax")
-    _table(right, np.tril(softmax(scores, axis=1)), words, "masked after it: shares are lost")
-    left.set_ylabel("query: the word that reads")
+    n_words = 1 + tokenizer.vocab_size
+    held_out_pairs = count_pairs(held_out, n_words)
+    came = held_out_pairs > 0
+    figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
+    sizes = [50, 100, 200, 400, 800, 1600, 3200]
+    for alpha, label, colour in ((1.0, "α = 1", ORANGE), (0.1, "α = 0.1", GREEN), (1 / n_words, "α = 1/V", BLUE)):
+        losses = []
+        for size in sizes:
+            p = probabilities_of(count_pairs(training[:size], n_words), alpha)
+            losses.append(-(held_out_pairs[came] * np.log(p[came])).sum() / held_out_pairs.sum())
+        axes.plot(sizes, losses, "o-", color=colour, ms=4, lw=1.6)
+        axes.text(sizes[-1] * 1.12, losses[-1] + (0.0 if alpha < 0.01 else 0.2), label, color=colour, va="center")
+    for floor, label in ((BIGRAM_FLOOR, "floor of all bigrams"), (FLOOR, "floor of the text")):
+        axes.plot((40, 3200), (floor, floor), color=GREY, lw=1, ls="--")
+        axes.text(sizes[0], floor - 0.08, label, color=GREY, va="top")
+    axes.annotate("", (280, FLOOR), (280, BIGRAM_FLOOR), arrowprops={"arrowstyle": "<->", "color": GREY})
+    axes.text(300, (FLOOR + BIGRAM_FLOOR) / 2, "what the words before the last one are worth", color=GREY, va="center")
+    axes.set(xscale="log", xlabel="fables counted", ylabel="loss on other fables (nats per token)", ylim=(0, 7))
+    axes.set(xlim=(40, 5400), xticks=sizes, xticklabels=[f"{size:,}" for size in sizes])
+    axes.minorticks_off()
+    axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 
-def split() -> Figure:
-    """What a cut into heads should do, and what a reshape alone does: numbers named by position and channel."""
-    T, H, K = 3, 2, 3
-    names = np.array([[10 * t + d for d in range(H * K)] for t in range(T)])
-    right_way = split_heads(names[None].astype(float), H)[0].astype(int)
-    wrong_way = names.reshape(H, T, K)
-    figure, axes = plt.subplots(figsize=(9.6, 2.5), layout="constrained")
-    gap = 0.5
-    parts = [
-        ("x: 3 positions of 6 numbers", 0.0, [(names, 0.0)]),
-        ("cut, then the heads moved forward", 8.4, [(right_way[h], h * (K + gap)) for h in range(H)]),
-        ("reshape alone", 16.8, [(wrong_way[h], h * (K + gap)) for h in range(H)]),
-    ]
-    colours = [["#dbe7f6", "#9dbfe8"], ["#fbe3d2", "#f3b98d"], ["#d9efe0", "#9ed3b1"]]  # by position, then by head
-    for title, start, tables in parts:
-        axes.text(start, 1.35, title, fontsize=10.5)
-        for h, (values, left) in enumerate(tables):
-            for row, col in np.ndindex(values.shape):
-                t, d = divmod(int(values[row, col]), 10)
-                place = (start + left + col, -row)
-                axes.add_patch(plt.Rectangle(place, 0.94, 0.92, color=colours[t][d // K]))
-                axes.text(place[0] + 0.47, place[1] + 0.46, f"{t}.{d}", ha="center", va="center", fontsize=9)
-            if len(tables) > 1:
-                axes.text(start + left + K / 2, -2.5, f"head {h}", ha="center", va="center", color=GREY)
-    for t in range(T):
-        axes.text(-0.2, -t + 0.46, f"position {t}", ha="right", va="center", color=GREY, fontsize=9)
-    axes.set(xlim=(-2.4, 23.5), ylim=(-2.9, 2.0), aspect="equal")
+def gradient() -> Figure:
+    """A softmax over five words, and the gradient of the loss by their logits when the second one came."""
+    words, z = ["ran", "met", "said", ".", "the"], np.array([[1.0, 0.4, 0.6, -0.3, -1.2]])
+    p = np.exp(z) / np.exp(z).sum()
+    figure, axes = plt.subplots(1, 2, figsize=(7.2, 3.0), layout="constrained", sharey=True)
+    slopes = gradient_of_cross_entropy(z, np.array([1]))[0]
+    for ax, heights, title in (
+        (axes[0], p[0], "the model's probabilities p"),
+        (axes[1], slopes, "gradient: p − 1 at “met”"),
+    ):
+        colours = [ORANGE if word == "met" else BLUE for word in words]
+        ax.bar(words, heights, color=colours, width=0.6)
+        ax.axhline(0, color=GREY, lw=0.8)
+        for i, height in enumerate(heights):
+            offset = 0.03 if height >= 0 else -0.03
+            ax.text(
+                i,
+                height + offset,
+                f"{height:.2f}".replace("-", "−"),
+                ha="center",
+                va="bottom" if height >= 0 else "top",
+                fontsize=9,
+            )
+        ax.set_title(title, fontsize=11)
+        ax.spines[["top", "right", "bottom"]].set_visible(False)
+        ax.tick_params(axis="x", length=0)
+    axes[0].set(ylim=(-0.95, 0.5))
+    return figure
+
+
+def ranks() -> Figure:
+    """Tables of low rank, fitted to the pairs of few and of many texts: their exact loss on all texts."""
+    expected = language().expected_pairs()
+    tried = [1, 2, 3, 4, 8, len(expected)]
+    figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
+    for n_texts, n_seeds, label, colour in (
+        (50, 3, "50 texts\n(mean of 3 draws)", ORANGE),
+        (2000, 1, "2,000 texts", BLUE),
+    ):
+        losses = np.zeros((n_seeds, len(tried)))
+        for seed in range(n_seeds):
+            counts = count_pairs(language().write(n_texts, seed), len(expected))
+            for i, rank in enumerate(tried):
+                log_p = fit_table(counts, rank, seed=seed)
+                losses[seed, i] = -(expected * log_p).sum() / expected.sum()
+        mean = losses.mean(axis=0)
+        axes.plot(range(len(tried)), mean, "o-", color=colour, ms=4, lw=1.6)
+        axes.plot(int(mean.argmin()), mean.min(), "o", ms=11, mfc="none", mec=colour)
+        axes.text(len(tried) - 0.85, mean[-1] + 0.003, label, color=colour, va="bottom")
+    axes.axhline(language().floor(1), color=GREY, lw=1, ls="--")
+    axes.text(-0.2, language().floor(1) - 0.004, "floor of all bigrams", color=GREY, va="top")
+    axes.text(0.8, 1.095, "rank 1: ≈ 2", color=GREY, va="top", ha="right")
+    axes.set(xticks=range(len(tried)), xticklabels=tried, xlabel="rank", ylabel="loss on all texts (nats per word)")
+    axes.set(ylim=(0.93, 1.1), xlim=(-0.3, len(tried) + 0.1))
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def network() -> Figure:
+    """The network with a shared embedding: three words in, a probability for each word out."""
+    figure, axes = plt.subplots(figsize=(8.4, 3.9), layout="constrained")
+
+    def box(x, y, width, text, colour):
+        style = {"boxstyle": "round,pad=0.02,rounding_size=0.06", "lw": 1.4}
+        axes.add_patch(FancyBboxPatch((x - width / 2, y - 0.2), width, 0.4, fc="white", ec=colour, **style))
+        axes.text(x, y, text, ha="center", va="center", fontsize=10)
+
+    def arrow(start, end, text="", colour=GREY):
+        axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 1.3})
+        axes.text(start[0] + 0.12, (start[1] + end[1]) / 2, text, color=colour, va="center", fontsize=10)
+
+    for x, word in zip((1, 2.6, 4.2), (".", "the", "fox"), strict=True):
+        box(x, 0, 1.0, word, GREY)
+        arrow((x, 0.24), (x, 0.74), "C", BLUE)
+        box(x, 1, 1.4, "d numbers", BLUE)
+        arrow((x, 1.24), (2.6 + (x - 2.6) * 0.6, 1.76))
+    box(2.6, 2, 4.0, "x: all of them, side by side", GREY)
+    arrow((4.7, 2), (6.3, 2))
+    axes.text(5.5, 2.06, "$W_1$, tanh", color=GREY, ha="center", va="bottom", fontsize=10)
+    box(7.3, 2, 1.9, "hidden layer", GREY)
+    arrow((7.3, 1.76), (7.3, 1.26), "$W_2$")
+    box(7.3, 1, 1.4, "d numbers", BLUE)
+    arrow((7.3, 0.74), (7.3, 0.26), "the same C: products with its rows", BLUE)
+    box(7.3, 0, 2.6, "a logit for each word", GREY)
+    arrow((8.7, 0), (9.9, 0))
+    axes.text(9.3, 0.06, "softmax", color=GREY, ha="center", va="bottom", fontsize=10)
+    box(10.7, 0, 1.5, "p(next)", ORANGE)
+    axes.set(xlim=(0.2, 11.6), ylim=(-0.3, 2.3))
     axes.axis("off")
     return figure
 
 
-def clocks() -> Figure:
-    """The hands of a head of width 8 at the positions 0, 2 and 30."""
-    K, positions = 8, (0, 2, 30)
-    hands = rotate(np.tile(np.repeat([1.0, 0.0], K // 2), (max(positions) + 1, 1)))  # all hands begin at (1, 0)
-    figure, axes = plt.subplots(len(positions), K // 2, figsize=(7.6, 5.6), layout="constrained")
-    for row, t in zip(axes, positions, strict=True):
-        for i, clock in enumerate(row):
-            clock.add_patch(plt.Circle((0, 0), 1, fill=False, color="#bbbbbb"))
-            clock.plot([0, 1], [0, 0], color="#cccccc", lw=2)
-            tip = hands[t, i], hands[t, i + K // 2]
-            clock.annotate("", tip, (0, 0), arrowprops={"arrowstyle": "-|>", "color": BLUE, "lw": 2.2, "shrinkB": 0})
-            clock.set(xlim=(-1.2, 1.2), ylim=(-1.2, 1.2), aspect="equal", xticks=[], yticks=[])
-            clock.spines[:].set_visible(False)
-            angle = t * 10_000.0 ** (-2 * i / K)
-            clock.set_xlabel(f"{angle:.4g} rad", color=GREY, fontsize=9)
-            if t == 0:
-                clock.set_title(f"clock {i}: {10_000.0 ** (-2 * i / K):g} rad per step", fontsize=9.5)
-        row[0].set_ylabel(f"position {t}", fontsize=10.5)
-    return figure
-
-
-def distance() -> Figure:
-    """The score of a query and an equal key against their distance, with 16 clocks and with one."""
-    K, n = 32, 192
-    turned = rotate(np.tile(np.repeat([1.0, 0.0], K // 2), (n, 1)))
-    by_distance = turned @ turned[0] / (K // 2)
-    figure, axes = plt.subplots(figsize=(8, 3.4), layout="constrained")
-    for i in (4, 8):
-        one = turned[:, i] * turned[0, i] + turned[:, i + K // 2] * turned[0, i + K // 2]
-        axes.plot(one, color="#bbbbbb", lw=1, label="clocks 4 and 8 alone" if i == 4 else None)
-    axes.plot(by_distance, color=BLUE, lw=2, label="all 16 clocks of the demo's heads")
-    axes.plot(np.cos(np.arange(n) * np.pi / (2 * n)), color=ORANGE, lw=1.6, label="one slow clock, as in N1")
-    axes.set(xlabel="distance between query and key", ylabel="score / score at distance 0", xlim=(0, n - 1))
+def contexts() -> Figure:
+    """The floor of all models that see the last n words, exactly, and what our networks reach."""
+    seen = range(1, 16)
+    floors = [language().floor(n) for n in seen]
+    figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
+    axes.step(seen, floors, where="mid", color=BLUE, lw=1.8)
+    axes.text(5.2, floors[4] + 0.03, "floor of all models that see n words", color=BLUE)
+    reached = [float(trained(n, 1500 if n == 3 else 700)[1]) for n in (1, 2, 3, 4)]
+    axes.plot([1, 2, 3, 4], reached, "o", color=ORANGE)
+    axes.text(1.3, reached[0] + 0.01, "our networks, on other texts", color=ORANGE, va="bottom")
+    axes.annotate(
+        "the hero comes\ninto view", (12.5, (floors[11] + floors[13]) / 2), (9.2, 0.4),
+        color=GREY, ha="center", va="center", arrowprops={"arrowstyle": "-|>", "color": GREY},
+    )  # fmt: skip
+    axes.set(xlabel="words seen, n", ylabel="nats per word", xticks=list(seen), ylim=(0.3, 1.05))
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
     return figure
 
 
-def looking_back() -> Figure:
-    """Where the four heads of the demo's last layer look before a name that was said."""
-    trace = pellucid.load("demo").trace(BEGINNING)
-    weights = trace.attention[1, :, -1].numpy()
-    words = ["start", *(text.strip() for text in trace.texts[1:])]
-    figure, axes = plt.subplots(figsize=(10, 2.5), layout="constrained")
-    axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    axes.set_xticks(range(len(words)), words, rotation=90, fontsize=9)
-    axes.set_yticks(range(len(weights)), [f"head 1.{h}" for h in range(len(weights))])
-    axes.set_xticks(np.arange(len(words) + 1) - 0.5, minor=True)
-    axes.set_yticks(np.arange(len(weights) + 1) - 0.5, minor=True)
-    axes.grid(which="minor", color="#e6e6e6", lw=0.8)
-    axes.tick_params(which="both", length=0)
-    axes.spines[:].set_visible(False)
-    for h, s in zip(*np.nonzero(weights > 0.2), strict=True):
-        shade = weights[h, s]
-        axes.text(
-            s, h, f"{shade:.2f}"[1:], ha="center", va="center", fontsize=8, color="white" if shade > 0.5 else "black"
-        )
+def embeddings() -> Figure:
+    """What the network has learned of words: which embeddings point the same way, and how W_1 sees the animals."""
+    parameters, _ = trained(3, 1500)
+    C, words = parameters["C"].value, language().words
+    groups = ["sly shy old proud", "said cried", "yes no welcome", " ".join(sorted(MOVED, key=MOVED.__getitem__))]
+    shown = [word for group in groups for word in group.split()]
+    rows = [words.index(word) for word in shown]
+    directions = C[rows] / np.linalg.norm(C[rows], axis=1, keepdims=True)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 4.4), layout="constrained", width_ratios=[1.15, 1])
+    image = left.imshow(directions @ directions.T, cmap="RdBu_r", vmin=-1, vmax=1)
+    left.set_xticks(range(len(shown)), shown, rotation=90, fontsize=9)
+    left.set_yticks(range(len(shown)), shown, fontsize=9)
+    left.tick_params(length=0)
+    left.spines[:].set_visible(False)
+    figure.colorbar(image, ax=left, shrink=0.7, label="cosine")
+    left.set_title("do two embeddings point the same way?", fontsize=10.5)
+
+    animals = [words.index(animal) for animal in MOVED]
+    last_place = parameters["W_1"].value[-C.shape[1] :]
+    seen = (C[animals] - C[animals].mean(axis=0)) @ last_place
+    flat = seen @ np.linalg.svd(seen)[2][:2].T
+    colours = {"ran": ORANGE, "flew": BLUE, "swam": GREEN}
+    for (animal, moved), place in zip(MOVED.items(), flat, strict=True):
+        right.plot(*place, "o", color=colours[moved], ms=6)
+        right.annotate(animal, place, (6, 4), textcoords="offset points", color=colours[moved], fontsize=10)
+    for moved, colour in colours.items():
+        right.plot([], [], "o", color=colour, label=f"… {moved} away")
+    right.legend(frameon=False, loc="lower left", fontsize=9)
+    right.set(xticks=[], yticks=[])
+    right.margins(0.18)
+    right.set_title("the animals, as the hidden layer sees them", fontsize=10.5)
     return figure
-
-
-BEGINNING = (
-    "The old people still tell of a poor but busy hedgehog called Otto. He lived under a heap of leaves with a painted "
-    "kettle and a brown hat. It happened one warm day that"
-)

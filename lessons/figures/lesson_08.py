@@ -2,198 +2,208 @@
 
 from __future__ import annotations
 
+import math
+
 import matplotlib.pyplot as plt
 import numpy as np
-import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import Circle, FancyBboxPatch
 
-from autodiff.second import hessian
-from autodiff.tape import gradient
-from lesson_01 import relu
 from lesson_08 import (
-    Tensor,
-    adam_step,
-    all_fables,
-    drawn_fables,
-    encoded,
-    gradient_norms,
-    linear,
-    nats_of,
-    nats_without_looking_back,
-    near_minimum,
-    new_decoder,
-    norm,
-    orthogonalised,
-    small_error,
-    train,
+    fables_as_tokens,
+    five_models,
+    gradient_by_distance,
+    loss_at_the_end,
+    new_lstm_reader,
+    new_reader,
+    positive_features,
+    train_reader,
 )
-from pellucid.training.muon import newton_schulz
 
-BLUE, ORANGE, GREEN, GREY = "#3b6fb6", "#d9742b", "#3f8f5f", "#777777"
-
-
-def _axes(width: float, height: float):
-    figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
+BLUE, ORANGE, GREEN, GREY = "#3b6fb6", "#d9742b", "#3d8b5f", "#777777"
 
 
-def depth() -> Figure:
-    """How long the gradient is on its way back through 30 layers, for four kinds of layer."""
-    ones = Tensor(np.ones(32))
-    kinds = [
-        ("relu(W x), large W", lambda x, W: relu(linear(x, W)), 2.0, ORANGE, "--"),
-        ("relu(W x), small W", lambda x, W: relu(linear(x, W)), 1.0, ORANGE, "-"),
-        ("x + relu(W x)", lambda x, W: x + relu(linear(x, W)), 1.0, GREY, "-"),
-        ("x + relu(W norm(x))", lambda x, W: x + relu(linear(norm(x, ones), W)), 1.0, BLUE, "-"),
-    ]
-    figure, axes = _axes(7.2, 3.8)
-    for name, layer, scale, colour, style in kinds:
-        norms = np.array(gradient_norms(layer, scale))
-        axes.semilogy(norms / norms[-1], color=colour, ls=style, lw=1.8)
-        shift = 0.45 if name == "x + relu(W x)" else -0.45 if "large" in name else 0.0
-        axes.text(-0.4, norms[0] / norms[-1] * 10**shift, name, color=colour, ha="right", va="center", fontsize=10)
-    axes.axhline(1, color="#cccccc", lw=0.8, zorder=0)
-    axes.set(xlabel="layer (the gradient walks from right to left)", ylabel="length of the gradient, 1 at the end")
-    axes.set(xlim=(-11.5, 30.5), ylim=(3e-6, 4e5), xticks=range(0, 31, 5))
-    return figure
+def _box(axes: Axes, x: float, y: float, width: float, text: str, colour: str = GREY, height: float = 0.5) -> None:
+    style = {"boxstyle": "round,pad=0.02,rounding_size=0.06", "lw": 1.4}
+    axes.add_patch(FancyBboxPatch((x - width / 2, y - height / 2), width, height, fc="white", ec=colour, **style))
+    axes.text(x, y, text, ha="center", va="center", fontsize=10.5)
 
 
-def edge() -> Figure:
-    """Gradient descent from beside a minimum, with rates just below and just above 2 / sharpness."""
-    bottom = near_minimum()
-    values, vectors = np.linalg.eigh(hessian(small_error, bottom))
-    lowest = small_error(bottom)
-    figure, axes = _axes(7.2, 3.6)
-    for share, colour, style in ((0.95, BLUE, "--"), (0.99, BLUE, "-"), (1.01, ORANGE, "-"), (1.05, ORANGE, "--")):
-        theta = bottom + 0.01 * vectors[:, -1]
-        excess = []
-        for _ in range(31):
-            excess.append(float(small_error(theta) - lowest))
-            theta = theta - share * 2 / values[-1] * gradient(small_error, theta)
-        axes.semilogy(excess, color=colour, ls=style, lw=1.8)
-        axes.text(30.5, excess[-1], f"{share:.2f} · 2/λ", color=colour, va="center", fontsize=10)
-    axes.set(xlabel="step of gradient descent", ylabel="error above the minimum", xlim=(0, 34))
-    return figure
+def _arrow(
+    axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str = GREY, lw: float = 1.4
+) -> None:
+    axes.annotate(
+        "", end, start, arrowprops={"arrowstyle": "-|>", "color": colour, "lw": lw, "shrinkA": 0, "shrinkB": 0}
+    )
 
 
-def paths() -> Figure:
-    """Three optimizers in a valley that is 20 times as steep across as along."""
-    curvature = np.array([1.0, 20.0])
-
-    def slope(point: np.ndarray) -> np.ndarray:
-        return curvature * point
-
-    start = np.array([-4.0, 1.0])
-    descent, momentum, adam = [start], [start], [start]
-    P = mean = square = np.zeros(2)
-    for n in range(1, 41):
-        descent.append(descent[-1] - 0.09 * slope(descent[-1]))
-        P = 0.8 * P + slope(momentum[-1])
-        momentum.append(momentum[-1] - 0.03 * P)
-        point, mean, square = adam_step(adam[-1], slope(adam[-1]), mean, square, n, 0.25, (0.8, 0.9))
-        adam.append(point)
-    figure, all_axes = plt.subplots(1, 3, figsize=(10, 2.7), sharey=True, layout="constrained")
-    x, y = np.meshgrid(np.linspace(-4.6, 1.6, 80), np.linspace(-1.35, 1.35, 80))
-    for axes, path, name in zip(
-        all_axes, (descent, momentum, adam), ("gradient descent", "with momentum", "Adam"), strict=True
-    ):
-        axes.contour(
-            x, y, (x**2 + 20 * y**2) / 2, levels=[0.1, 0.5, 1.5, 3.5, 7, 12, 18], colors="#cccccc", linewidths=0.9
-        )
-        axes.plot(*np.array(path).T, "o-", color=BLUE, ms=2.6, lw=1)
-        axes.plot(0, 0, "+", color=ORANGE, ms=12, mew=2)
-        axes.set_title(name, fontsize=11)
-        axes.spines[["top", "right"]].set_visible(False)
-    return figure
-
-
-def singular() -> Figure:
-    """Singular values of a gradient of the decoder, of Muon's Newton-Schulz, and of the SVD with ones."""
-    decoder, rows, p = new_decoder(20, 32, 4, 2, 0), *_language()
-    for _ in train(decoder, drawn_fables(np.random.default_rng(1), rows, p, 16), 10, 0.01):
-        pass
-    g = decoder.blocks[1].W_V.gradient
-    newton = newton_schulz(torch.tensor(g)[None], torch.float64)[0].numpy()
-    figure, axes = _axes(7.2, 3.4)
-    for matrix, name, colour in (
-        (g / np.linalg.norm(g), "gradient, made of length 1", GREY),
-        (newton, "Newton–Schulz, five rounds", ORANGE),
-        (orthogonalised(g), "ones (SVD)", BLUE),
-    ):
-        values = np.linalg.svd(matrix, compute_uv=False)
-        axes.plot(range(1, len(values) + 1), values, "o-", color=colour, ms=3.5, lw=1.2, label=name)
-    axes.set(xlabel="singular value, from the largest", ylabel="size", ylim=(0, 1.45), xlim=(0, 33))
-    axes.legend(frameon=False, loc="upper right", ncols=3, fontsize=9)
-    return figure
-
-
-def decoder() -> Figure:
-    """The decoder with its shapes, at the size of the demo: D = 128, V = 2,048."""
-    figure, axes = plt.subplots(figsize=(6.6, 7.0), layout="constrained")
-    stream = 0.0
-
-    def box(y: float, text: str, colour: str, x: float = 2.3, width: float = 2.3) -> None:
-        shape = FancyBboxPatch((x - width / 2, y - 0.24), width, 0.48, boxstyle="round,pad=0.02,rounding_size=0.1")
-        shape.set(fc="white", ec=colour, lw=1.5, zorder=3)
-        axes.add_patch(shape)
-        axes.text(x, y, text, ha="center", va="center", fontsize=10, zorder=4)
-
-    def arrow(start: tuple[float, float], end: tuple[float, float], colour: str = GREY) -> None:
-        axes.annotate(
-            "", end, start, arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 1.4, "shrinkA": 0, "shrinkB": 0}
-        )
-
-    arrow((stream, -0.1), (stream, 9.0), BLUE)
-    axes.text(stream, -0.35, "tokens (B, T)", ha="center", va="center", fontsize=11)
-    box(0.55, "row of E", ORANGE, stream, 1.5)
-    axes.text(stream - 0.15, 1.3, "x (B, T, 128)", ha="right", va="center", fontsize=10, color=BLUE)
-    for bottom, name, colour, shape in (
-        (1.6, "attention", ORANGE, "4 heads of K = 32,\neach sees the past alone"),
-        (4.2, "W₂ max(0, W₁ x)²", ORANGE, "128 → 512 → 128,\nat each position alone"),
-    ):
-        axes.plot([stream, 2.3], [bottom, bottom], color=GREY, lw=1.4)
-        arrow((2.3, bottom), (2.3, bottom + 0.31))
-        box(bottom + 0.57, "norm", GREEN)
-        arrow((2.3, bottom + 0.83), (2.3, bottom + 1.06))
-        box(bottom + 1.32, name, colour)
-        axes.plot([2.3, 2.3], [bottom + 1.58, bottom + 2.0], color=GREY, lw=1.4)
-        arrow((2.3, bottom + 2.0), (stream + 0.19, bottom + 2.0))
-        axes.plot(stream, bottom + 2.0, "o", ms=15, mfc="white", mec=BLUE, mew=1.5, zorder=3)
-        axes.text(stream, bottom + 1.99, "+", ha="center", va="center", fontsize=13, color=BLUE, zorder=4)
-        axes.text(3.6, bottom + 1.32, shape, va="center", fontsize=9, color=GREY)
-    axes.plot([-0.55, -0.75, -0.75, -0.55], [1.5, 1.5, 6.4, 6.4], color=GREY, lw=1.2)
-    axes.text(-0.9, 4.0, "L times", rotation=90, ha="right", va="center", fontsize=10, color=GREY)
-    box(7.0, "final norm", GREEN, stream, 1.7)
-    box(8.0, "times Eᵀ", ORANGE, stream, 1.5)
-    axes.text(1.0, 8.0, "the embedding again: tied", va="center", fontsize=9, color=GREY)
-    axes.text(stream, 9.25, "logits (B, T, 2,048)", ha="center", va="center", fontsize=11)
-    axes.set(xlim=(-2.1, 5.6), ylim=(-0.6, 9.5))
+def unrolled() -> Figure:
+    """A recurrent network over four words, and the way of a gradient from the last state to the first word."""
+    figure, axes = plt.subplots(figsize=(9, 3.3), layout="constrained")
+    places = [1.2, 3.4, 5.6, 7.8]
+    axes.text(-0.25, 1, "$h_{-1} = 0$", ha="center", va="center", fontsize=11)
+    _arrow(axes, (0.2, 1), (0.57, 1), BLUE)
+    for t, (x, word) in enumerate(zip(places, ("the", "sly", "fox", "met"), strict=True)):
+        _box(axes, x, 1, 1.2, f"$h_{t}$", BLUE)
+        _box(axes, x, -0.1, 0.9, word)
+        _arrow(axes, (x, 0.18), (x, 0.72))
+        axes.text(x + 0.1, 0.45, "$U$", color=GREY, va="center", fontsize=10.5)
+        if t:
+            _arrow(axes, (places[t - 1] + 0.63, 1), (x - 0.63, 1), BLUE)
+            axes.text(x - 1.1, 1.06, "$W$", color=BLUE, ha="center", va="bottom", fontsize=10.5)
+            axes.annotate(
+                "",
+                (places[t - 1] + 0.15, 1.32),
+                (x - 0.15, 1.32),
+                arrowprops={"arrowstyle": "-|>", "color": ORANGE, "lw": 1.6, "connectionstyle": "arc3,rad=0.28"},
+            )
+            axes.text(
+                x - 1.1,
+                1.72,
+                rf"$\cdot \; \partial h_{t} / \partial h_{t - 1}$",
+                color=ORANGE,
+                ha="center",
+                va="bottom",
+            )
+    _arrow(axes, (8.43, 1), (9.1, 1), BLUE)
+    axes.text(9.15, 1, "next word", va="center", fontsize=10.5)
+    axes.text(9.15, 1.72, "loss", color=ORANGE, va="bottom", fontsize=10.5)
+    axes.text(4.5, 2.12, "the gradient walks back, and each step multiplies", color=ORANGE, ha="center", fontsize=10.5)
+    axes.annotate(
+        "",
+        (7.95, 1.32),
+        (9.1, 1.78),
+        arrowprops={"arrowstyle": "-|>", "color": ORANGE, "lw": 1.6, "connectionstyle": "arc3,rad=0.15"},
+    )
+    axes.set(xlim=(-0.8, 10.3), ylim=(-0.5, 2.4))
     axes.axis("off")
     return figure
 
 
-def floor() -> Figure:
-    """The loss of the decoder on the tape, over all fables of the tiny language, and how low it can fall."""
-    decoder, rows, p = new_decoder(20, 32, 4, 2, 0), *_language()
-    batches = drawn_fables(np.random.default_rng(1), rows, p, 16)
-    curve = [
-        (n, float(p @ nats_of(decoder, rows).value.mean(1))) for n in train(decoder, batches, 250, 0.01) if n % 10 == 0
-    ]
-    lowest = -(p @ np.log(p)) / 14
-    figure, axes = _axes(7.2, 3.8)
-    axes.plot(*np.array(curve).T, color=BLUE, lw=2)
-    for level, name in (
-        (nats_without_looking_back(rows, p), "without looking back"),
-        (lowest, "the floor: half a bit"),
-    ):
-        axes.axhline(level, color=GREY, ls="--", lw=1)
-        axes.text(40, level - 0.006, name, va="top", color=GREY, fontsize=10)
-    axes.set(xlabel="updates", ylabel="nats per token", xlim=(0, 252), ylim=(0.3, 0.7))
+def lstm() -> Figure:
+    """The cells of an LSTM as a line that runs through; the gates scale, add and show."""
+    figure, axes = plt.subplots(figsize=(8.6, 3.6), layout="constrained")
+
+    def operation(x: float, y: float, sign: str) -> None:
+        axes.add_patch(Circle((x, y), 0.2, fc="white", ec=BLUE, lw=1.6, zorder=3))
+        axes.text(x, y, sign, ha="center", va="center", fontsize=12, color=BLUE, zorder=4)
+
+    axes.text(0.1, 3, "$c_{t-1}$", ha="right", va="center", fontsize=12, color=BLUE)
+    axes.text(9.15, 3, "$c_t$", va="center", fontsize=12, color=BLUE)
+    _arrow(axes, (0.2, 3), (9.1, 3), BLUE, lw=2.6)
+    operation(1.8, 3, "×")
+    operation(4.2, 3, "+")
+    operation(4.2, 2.1, "×")
+    operation(7.4, 1.55, "×")
+    for x, name, label in ((1.8, "$f_t$", "keep?"), (3.3, "$i_t$", "let in?"), (6.2, "$o_t$", "show?")):
+        _box(axes, x, 0.9, 0.95, name, ORANGE)
+        axes.text(x, 0.5, label, ha="center", va="top", color=ORANGE, fontsize=10)
+    _box(axes, 4.7, 0.9, 0.95, r"$\tilde c_t$", GREEN)
+    axes.text(4.7, 0.5, "proposal", ha="center", va="top", color=GREEN, fontsize=10)
+    _arrow(axes, (1.8, 1.18), (1.8, 2.78), ORANGE)
+    _arrow(axes, (3.45, 1.18), (4.04, 1.95), ORANGE)
+    _arrow(axes, (4.62, 1.18), (4.3, 1.9), GREEN)
+    _arrow(axes, (4.2, 2.32), (4.2, 2.78), BLUE)
+    _arrow(axes, (6.7, 1.0), (7.24, 1.42), ORANGE)
+    _box(axes, 7.4, 2.35, 0.8, "tanh", BLUE, height=0.4)
+    _arrow(axes, (7.4, 3), (7.4, 2.59), BLUE)
+    _arrow(axes, (7.4, 2.13), (7.4, 1.77), BLUE)
+    _arrow(axes, (7.62, 1.55), (9.1, 1.55), BLUE)
+    axes.text(9.15, 1.55, "$h_t$", va="center", fontsize=12, color=BLUE)
+    axes.text(0.1, -0.2, "$x_t, h_{t-1}$", ha="right", va="center", fontsize=12)
+    axes.plot([0.2, 6.2], [-0.2, -0.2], color=GREY, lw=1.4)
+    for x in (1.8, 3.3, 4.7, 6.2):
+        _arrow(axes, (x, -0.2), (x, 0.13), GREY)
+    axes.set(xlim=(-0.8, 9.7), ylim=(-0.5, 3.4), aspect="equal")
+    axes.axis("off")
     return figure
 
 
-def _language() -> tuple[np.ndarray, np.ndarray]:
-    fables = list(all_fables())
-    return np.array([encoded(text) for text, _ in fables]), np.array([p for _, p in fables])
+def gradient() -> Figure:
+    """The gradient of the last word's loss by the embedding of an earlier word, against the distance."""
+    tokens = fables_as_tokens(n_texts=40, n_tokens=122)
+    figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
+    colours = {"RNN, g = 1": ORANGE, "RNN, g = 0.8": "#cf9460", "LSTM": GREEN, "decoder": "#8fb0dc", "demo": BLUE}
+    ends = {"demo": "the demo, trained", "decoder": "decoder", "LSTM": "LSTM", "RNN, g = 1": "RNN, g = 1"}
+    for name, model in five_models().items():
+        fades = gradient_by_distance(model, tokens)
+        fades = fades / fades[0]
+        axes.semilogy(fades, color=colours[name], lw=1.8)
+        if name in ends:
+            axes.text(122, fades[-1], ends[name], color=colours[name], va="center")
+        else:
+            axes.text(52, 4e-6, name, color=colours[name])
+    steps = np.arange(0, 46)
+    axes.semilogy(steps, (1 / (1 + math.exp(-1))) ** steps, color=GREEN, lw=1, ls=":")
+    axes.text(32, 1.5e-5, "$0.73^n$: the gates alone", color=GREEN, ha="right")
+    axes.set(xlim=(0, 120), ylim=(3e-7, 2), xlabel="words between", ylabel="gradient / gradient at distance 0")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def keys() -> Figure:
+    """The share of the weight that falls on the right one of n random keys, for three kernels."""
+    rng = np.random.default_rng(6)
+    sizes = 2 ** np.arange(0, 10)
+    shares: dict[str, list[float]] = {"softmax": [], "square": [], "elu": []}
+    for n in sizes:
+        k = rng.normal(size=(100, n, 32))
+        products = np.einsum("ik,ink->in", k[:, 0], k)
+        phi = positive_features(k)
+        for name, weights in (
+            ("softmax", np.exp(products / math.sqrt(32))),
+            ("square", products**2),
+            ("elu", np.einsum("ik,ink->in", phi[:, 0], phi)),
+        ):
+            shares[name].append((weights[:, 0] / weights.sum(axis=1)).mean())
+    figure, axes = plt.subplots(figsize=(7.6, 3.7), layout="constrained")
+    for name, colour, label in (
+        ("softmax", BLUE, "softmax: no finite state"),
+        ("square", GREEN, "(q · k)²: 528 features"),
+        ("elu", ORANGE, "elu + 1: 32 features"),
+    ):
+        axes.semilogx(sizes, shares[name], "o-", color=colour, base=2, lw=1.8, ms=4)
+        axes.text(600, shares[name][-1] + (0.02 if name == "elu" else 0.03), label, color=colour, va="center")
+    axes.semilogx(sizes, 1 / sizes, color=GREY, lw=1, ls=":", base=2)
+    axes.text(1.15, 0.12, "spread evenly", color=GREY)
+    axes.set_xticks(sizes, [str(n) for n in sizes])
+    axes.set(xlim=(1, 512), ylim=(0, 1.03), xlabel="keys stored, of 32 numbers each", ylabel="weight of the right key")
+    axes.minorticks_off()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def echo() -> Figure:
+    """The loss at the last word of the echo language against the number of fillers, between its two floors."""
+    figure, axes = plt.subplots(figsize=(7.6, 3.9), layout="constrained")
+    remembers, forgets = -0.9 * math.log(0.9) - 0.1 * math.log(0.1 / 3), math.log(4)
+    floors = ((remembers, "a reader who remembers", -0.02, "top"), (forgets, "one who has forgotten", 0.02, "bottom"))
+    for height, who, shift, side in floors:
+        axes.axhline(height, color=GREY, lw=1, ls="--")
+        axes.text(0.3, height + shift, f"floor of {who}: {height:.3f}", color=GREY, va=side)
+    distances = (1, 2, 4, 6, 8, 10, 12, 16, 20, 24)
+    for seed in range(3):
+        losses = []
+        for d in distances:
+            reader = new_reader(16, gain=0.5, seed=seed)
+            train_reader(reader, d, n_steps=200, seed=seed)
+            losses.append(loss_at_the_end(reader, d))
+        axes.plot(distances, losses, "o-", color=ORANGE, lw=1.4, ms=4, alpha=0.8)
+    axes.text(17, 1.2, "RNN, g = 0.5: three starts", color=ORANGE)
+    far = (2, 8, 16, 24)
+    losses = []
+    for d in far:
+        reader = new_lstm_reader(12, bias=4.0, seed=0)
+        train_reader(reader, d, n_steps=150, rate=0.03)
+        losses.append(loss_at_the_end(reader, d))
+    axes.plot(far, losses, "o-", color=BLUE, lw=1.8, ms=5)
+    axes.text(24, losses[-1] + 0.04, "LSTM, forget gates with bias 4", color=BLUE, ha="right", va="bottom")
+    axes.set(
+        xlim=(0, 24.6),
+        ylim=(0.3, 1.55),
+        xlabel="d: fillers between the two names",
+        ylabel="loss at the last word (nats)",
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure

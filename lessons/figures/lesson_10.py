@@ -2,160 +2,198 @@
 
 from __future__ import annotations
 
-from functools import cache
-from itertools import pairwise
-
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
 
-import pellucid
-from lesson_10 import attention_flow_step, contributions, euler, order_of_error, tokens_on_the_sphere, turning
-from pellucid.data.truth import next_token_distributions
-from pellucid.inspection.knock_out import held_out_documents
+from autodiff.second import hessian
+from autodiff.tape import gradient
+from lesson_01 import relu
+from lesson_10 import (
+    Tensor,
+    adam_step,
+    all_fables,
+    drawn_fables,
+    encoded,
+    gradient_norms,
+    linear,
+    nats_of,
+    nats_without_looking_back,
+    near_minimum,
+    new_decoder,
+    norm,
+    orthogonalised,
+    small_error,
+    train,
+)
+from pellucid.training.muon import newton_schulz
 
 BLUE, ORANGE, GREEN, GREY = "#3b6fb6", "#d9742b", "#3f8f5f", "#777777"
-POINTS = ("embedding", "attention 0", "feed-forward 0", "attention 1", "feed-forward 1")
-TEXT = (
-    "The old people still tell of a poor but busy hedgehog called Otto. He lived under a heap of leaves with a painted "
-    "kettle and a brown hat. It happened one warm day that"
-)
-
-load = cache(pellucid.load)
 
 
-def shares() -> Figure:
-    """What each part adds to the logits of three words, where the name must come back."""
-    run = load("demo")
-    trace = run.trace(TEXT)
-    parts_ND = np.concatenate([trace.residuals[:1], trace.outputs])[:, -1].astype(float)
-    gain_D = run.model.final_norm.weight.detach().numpy()
-    embedding_VD = run.model.embeddings.embedding_VD.detach().numpy()
-    figure, panels = plt.subplots(1, 3, figsize=(9, 2.7), sharex=True, sharey=True, layout="constrained")
-    for axes, word in zip(panels, (" Otto", " Basil", " that"), strict=True):
-        [token] = run.tokenizer.encode(word)
-        logits = contributions(parts_ND, gain_D, embedding_VD[token])
-        axes.barh(range(len(POINTS)), logits, color=[BLUE if share > 0 else ORANGE for share in logits], height=0.66)
-        for row, share in enumerate(logits):
-            share = round(share, 1) + 0.0  # no "-0.0"
-            side = "left" if share >= 0 else "right"
-            axes.text(
-                share + (0.4 if share >= 0 else -0.4),
-                row,
-                f"{share:+.1f}".replace("-", "−"),
-                ha=side,
-                va="center",
-                fontsize=9,
-            )
-        axes.axvline(0, color="black", lw=0.8)
-        axes.set_title(f"“{word}”: the sum is {logits.sum():.1f}".replace("-", "−"), loc="left", fontsize=10.5)
-        axes.spines[["top", "right", "left"]].set_visible(False)
-        axes.tick_params(axis="y", length=0)
-    panels[0].set_yticks(range(len(POINTS)), POINTS)
-    panels[0].invert_yaxis()
-    panels[0].set_xlim(-11, 21)
-    panels[1].set_xlabel("what the part adds to the logit")
-    return figure
-
-
-def lens() -> Figure:
-    """KL(truth ‖ lens) after each part, on eight held-out fables: tokens that recall decides, and the others."""
-    run = load("demo")
-    corpus = run.trained.corpus()
-    recall = corpus.language.skills.index("recall")
-    of_recall, of_others = [], []
-    for fable in held_out_documents(corpus, run.tokenizer, run.model.context_length, 8):
-        log_q_NTV = torch.log_softmax(run.trace(fable.text).logits, dim=-1).double().numpy()
-        truths = list(next_token_distributions(corpus.language, run.tokenizer, fable.text))[: len(fable.ids)]
-        for t, truth in enumerate(truths):
-            v, p = np.array(list(truth)), np.array(list(truth.values()))
-            divergence_N = (p * (np.log(p) - log_q_NTV[:, t, v])).sum(axis=1)
-            (of_recall if fable.shares[t, recall] > 0.5 else of_others).append(divergence_N)
-    figure, axes = plt.subplots(figsize=(7.4, 3.3), layout="constrained")
-    for values, colour, label, place, side in (
-        (of_others, BLUE, "all other tokens", (3.1, 9.0), "left"),
-        (of_recall, ORANGE, "names and things\nthat come back", (2.85, 0.07), "right"),
-    ):
-        means = np.mean(values, axis=0)
-        axes.semilogy(range(5), means, "o-", color=colour)
-        axes.text(*place, label, color=colour, ha=side, va="center")
-    axes.set_xticks(range(5), POINTS)
-    axes.set(
-        ylabel="KL(truth ‖ lens), nats", title="How far the lens is from the truth", ylim=(1e-4, 100), xlim=(-0.3, 4.5)
-    )
-    axes.set_yticks([1e-4, 1e-2, 1, 100], ["0.0001", "0.01", "1", "100"])
-    axes.minorticks_off()
+def _axes(width: float, height: float):
+    figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
     axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def depth() -> Figure:
+    """How long the gradient is on its way back through 30 layers, for four kinds of layer."""
+    ones = Tensor(np.ones(32))
+    kinds = [
+        ("relu(W x), large W", lambda x, W: relu(linear(x, W)), 2.0, ORANGE, "--"),
+        ("relu(W x), small W", lambda x, W: relu(linear(x, W)), 1.0, ORANGE, "-"),
+        ("x + relu(W x)", lambda x, W: x + relu(linear(x, W)), 1.0, GREY, "-"),
+        ("x + relu(W norm(x))", lambda x, W: x + relu(linear(norm(x, ones), W)), 1.0, BLUE, "-"),
+    ]
+    figure, axes = _axes(7.2, 3.8)
+    for name, layer, scale, colour, style in kinds:
+        norms = np.array(gradient_norms(layer, scale))
+        axes.semilogy(norms / norms[-1], color=colour, ls=style, lw=1.8)
+        shift = 0.45 if name == "x + relu(W x)" else -0.45 if "large" in name else 0.0
+        axes.text(-0.4, norms[0] / norms[-1] * 10**shift, name, color=colour, ha="right", va="center", fontsize=10)
+    axes.axhline(1, color="#cccccc", lw=0.8, zorder=0)
+    axes.set(xlabel="layer (the gradient walks from right to left)", ylabel="length of the gradient, 1 at the end")
+    axes.set(xlim=(-11.5, 30.5), ylim=(3e-6, 4e5), xticks=range(0, 31, 5))
     return figure
 
 
-def steps() -> Figure:
-    """Euler's method on a circle, and its error against the depth."""
-    start = np.array([1.0, 0.0])
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained", width_ratios=(1, 1.15))
-    angles = np.linspace(0, 1, 100)
-    left.plot(np.cos(angles), np.sin(angles), color=GREY, lw=2.5)
-    left.text(0.80, 0.48, "the flow", color=GREY, ha="right")
-    for n_layers, colour in ((4, ORANGE), (16, BLUE)):
-        path = [start]
-        for layer in range(n_layers):
-            path.append(path[-1] + turning(path[-1], layer / n_layers) / n_layers)
-        left.plot(*np.transpose(path), "o-", color=colour, ms=3.5, lw=1.2)
-        left.annotate(f"{n_layers} layers", path[-1], (7, 1), textcoords="offset points", color=colour)
-    left.plot(*start, "o", color="black")
-    left.plot(np.cos(1), np.sin(1), "o", color=GREY)
-    left.set(aspect="equal", title="the stream of a net of two numbers", xlim=(0.4, 1.2), ylim=(-0.05, 0.97))
+def edge() -> Figure:
+    """Gradient descent from beside a minimum, with rates just below and just above 2 / sharpness."""
+    bottom = near_minimum()
+    values, vectors = np.linalg.eigh(hessian(small_error, bottom))
+    lowest = small_error(bottom)
+    figure, axes = _axes(7.2, 3.6)
+    for share, colour, style in ((0.95, BLUE, "--"), (0.99, BLUE, "-"), (1.01, ORANGE, "-"), (1.05, ORANGE, "--")):
+        theta = bottom + 0.01 * vectors[:, -1]
+        excess = []
+        for _ in range(31):
+            excess.append(float(small_error(theta) - lowest))
+            theta = theta - share * 2 / values[-1] * gradient(small_error, theta)
+        axes.semilogy(excess, color=colour, ls=style, lw=1.8)
+        axes.text(30.5, excess[-1], f"{share:.2f} · 2/λ", color=colour, va="center", fontsize=10)
+    axes.set(xlabel="step of gradient descent", ylabel="error above the minimum", xlim=(0, 34))
+    return figure
 
-    depths = 2 ** np.arange(1, 11)
-    exact = np.array([np.cos(1), np.sin(1)])
-    errors = np.array([np.linalg.norm(euler(turning, start, int(n)) - exact) for n in depths])
-    right.loglog(depths, errors, "o-", color=BLUE, base=2)
-    slope = order_of_error(depths, errors)
-    right.text(40, 0.06, f"slope {slope:.2f}".replace("-", "−"), color=BLUE)
-    right.set(xlabel="number of layers L", title="error at the end", xlim=(1.6, 1500))
-    right.set_xticks(depths[1::2], [f"{n:,}" for n in depths[1::2]])
-    right.set_yticks([0.001, 0.01, 0.1, 1], ["0.001", "0.01", "0.1", "1"])
-    right.minorticks_off()
-    for axes in (left, right):
+
+def paths() -> Figure:
+    """Three optimizers in a valley that is 20 times as steep across as along."""
+    curvature = np.array([1.0, 20.0])
+
+    def slope(point: np.ndarray) -> np.ndarray:
+        return curvature * point
+
+    start = np.array([-4.0, 1.0])
+    descent, momentum, adam = [start], [start], [start]
+    P = mean = square = np.zeros(2)
+    for n in range(1, 41):
+        descent.append(descent[-1] - 0.09 * slope(descent[-1]))
+        P = 0.8 * P + slope(momentum[-1])
+        momentum.append(momentum[-1] - 0.03 * P)
+        point, mean, square = adam_step(adam[-1], slope(adam[-1]), mean, square, n, 0.25, (0.8, 0.9))
+        adam.append(point)
+    figure, all_axes = plt.subplots(1, 3, figsize=(10, 2.7), sharey=True, layout="constrained")
+    x, y = np.meshgrid(np.linspace(-4.6, 1.6, 80), np.linspace(-1.35, 1.35, 80))
+    for axes, path, name in zip(
+        all_axes, (descent, momentum, adam), ("gradient descent", "with momentum", "Adam"), strict=True
+    ):
+        axes.contour(
+            x, y, (x**2 + 20 * y**2) / 2, levels=[0.1, 0.5, 1.5, 3.5, 7, 12, 18], colors="#cccccc", linewidths=0.9
+        )
+        axes.plot(*np.array(path).T, "o-", color=BLUE, ms=2.6, lw=1)
+        axes.plot(0, 0, "+", color=ORANGE, ms=12, mew=2)
+        axes.set_title(name, fontsize=11)
         axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 
-def _sphere(axes: Axes, title: str, is_causal: bool) -> None:
-    """The paths of 24 tokens through 400 layers, seen from afar; what lies behind is pale."""
-    x_TD = tokens_on_the_sphere(24)
-    path = [x_TD]
-    for _ in range(400):
-        path.append(attention_flow_step(path[-1], beta=1.0, step=0.1, is_causal=is_causal))
-    towards = x_TD[0] + x_TD.mean(axis=0) / np.linalg.norm(x_TD.mean(axis=0)) + np.array([0.0, 0.0, 0.25])
-    towards /= np.linalg.norm(towards)
-    across = np.cross([0.0, 0.0, 1.0], towards)
-    across /= np.linalg.norm(across)
-    seen = np.array(path) @ np.stack([across, np.cross(towards, across), towards], axis=1)  # right, up, towards us
-
-    axes.add_patch(plt.Circle((0, 0), 1, facecolor="#f4f6f9", edgecolor="#c5ccd6"))
-    colours = plt.get_cmap("viridis")(np.linspace(0.0, 0.92, len(x_TD)))
-    for token, colour in enumerate(colours):
-        for a, b in pairwise(seen[::2, token]):
-            axes.plot(
-                [a[0], b[0]], [a[1], b[1]], color=colour, lw=1.3, alpha=1.0 if a[2] > 0 else 0.3, solid_capstyle="butt"
-            )
-        x, y, z = seen[0, token]
-        axes.plot(x, y, "o", color=colour, ms=5, alpha=1.0 if z > 0 else 0.35)
-    x, y, _ = seen[-1, -1]
-    axes.plot(x, y, "*", color=ORANGE, ms=16, mec="white")
-    x, y, _ = seen[0, 0]
-    axes.annotate("token 0", (x, y), (-11, 9), textcoords="offset points", ha="right", fontsize=10)
-    axes.set_title(title, fontsize=11)
-    axes.set(aspect="equal", xlim=(-1.1, 1.1), ylim=(-1.1, 1.1))
-    axes.axis("off")
-
-
-def particles() -> Figure:
-    """Tokens on a sphere that attract each other, without a mask and with the causal one."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.9), layout="constrained")
-    _sphere(left, "without a mask", is_causal=False)
-    _sphere(right, "with the causal mask", is_causal=True)
+def singular() -> Figure:
+    """Singular values of a gradient of the decoder, of Muon's Newton-Schulz, and of the SVD with ones."""
+    decoder, rows, p = new_decoder(20, 32, 4, 2, 0), *_language()
+    for _ in train(decoder, drawn_fables(np.random.default_rng(1), rows, p, 16), 10, 0.01):
+        pass
+    g = decoder.blocks[1].W_V.gradient
+    newton = newton_schulz(torch.tensor(g)[None], torch.float64)[0].numpy()
+    figure, axes = _axes(7.2, 3.4)
+    for matrix, name, colour in (
+        (g / np.linalg.norm(g), "gradient, made of length 1", GREY),
+        (newton, "Newton–Schulz, five rounds", ORANGE),
+        (orthogonalised(g), "ones (SVD)", BLUE),
+    ):
+        values = np.linalg.svd(matrix, compute_uv=False)
+        axes.plot(range(1, len(values) + 1), values, "o-", color=colour, ms=3.5, lw=1.2, label=name)
+    axes.set(xlabel="singular value, from the largest", ylabel="size", ylim=(0, 1.45), xlim=(0, 33))
+    axes.legend(frameon=False, loc="upper right", ncols=3, fontsize=9)
     return figure
+
+
+def decoder() -> Figure:
+    """The decoder with its shapes, at the size of the demo: D = 128, V = 2,048."""
+    figure, axes = plt.subplots(figsize=(6.6, 7.0), layout="constrained")
+    stream = 0.0
+
+    def box(y: float, text: str, colour: str, x: float = 2.3, width: float = 2.3) -> None:
+        shape = FancyBboxPatch((x - width / 2, y - 0.24), width, 0.48, boxstyle="round,pad=0.02,rounding_size=0.1")
+        shape.set(fc="white", ec=colour, lw=1.5, zorder=3)
+        axes.add_patch(shape)
+        axes.text(x, y, text, ha="center", va="center", fontsize=10, zorder=4)
+
+    def arrow(start: tuple[float, float], end: tuple[float, float], colour: str = GREY) -> None:
+        axes.annotate(
+            "", end, start, arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 1.4, "shrinkA": 0, "shrinkB": 0}
+        )
+
+    arrow((stream, -0.1), (stream, 9.0), BLUE)
+    axes.text(stream, -0.35, "tokens (B, T)", ha="center", va="center", fontsize=11)
+    box(0.55, "row of E", ORANGE, stream, 1.5)
+    axes.text(stream - 0.15, 1.3, "x (B, T, 128)", ha="right", va="center", fontsize=10, color=BLUE)
+    for bottom, name, colour, shape in (
+        (1.6, "attention", ORANGE, "4 heads of K = 32,\neach sees the past alone"),
+        (4.2, "W₂ max(0, W₁ x)²", ORANGE, "128 → 512 → 128,\nat each position alone"),
+    ):
+        axes.plot([stream, 2.3], [bottom, bottom], color=GREY, lw=1.4)
+        arrow((2.3, bottom), (2.3, bottom + 0.31))
+        box(bottom + 0.57, "norm", GREEN)
+        arrow((2.3, bottom + 0.83), (2.3, bottom + 1.06))
+        box(bottom + 1.32, name, colour)
+        axes.plot([2.3, 2.3], [bottom + 1.58, bottom + 2.0], color=GREY, lw=1.4)
+        arrow((2.3, bottom + 2.0), (stream + 0.19, bottom + 2.0))
+        axes.plot(stream, bottom + 2.0, "o", ms=15, mfc="white", mec=BLUE, mew=1.5, zorder=3)
+        axes.text(stream, bottom + 1.99, "+", ha="center", va="center", fontsize=13, color=BLUE, zorder=4)
+        axes.text(3.6, bottom + 1.32, shape, va="center", fontsize=9, color=GREY)
+    axes.plot([-0.55, -0.75, -0.75, -0.55], [1.5, 1.5, 6.4, 6.4], color=GREY, lw=1.2)
+    axes.text(-0.9, 4.0, "L times", rotation=90, ha="right", va="center", fontsize=10, color=GREY)
+    box(7.0, "final norm", GREEN, stream, 1.7)
+    box(8.0, "times Eᵀ", ORANGE, stream, 1.5)
+    axes.text(1.0, 8.0, "the embedding again: tied", va="center", fontsize=9, color=GREY)
+    axes.text(stream, 9.25, "logits (B, T, 2,048)", ha="center", va="center", fontsize=11)
+    axes.set(xlim=(-2.1, 5.6), ylim=(-0.6, 9.5))
+    axes.axis("off")
+    return figure
+
+
+def floor() -> Figure:
+    """The loss of the decoder on the tape, over all fables of the tiny language, and how low it can fall."""
+    decoder, rows, p = new_decoder(20, 32, 4, 2, 0), *_language()
+    batches = drawn_fables(np.random.default_rng(1), rows, p, 16)
+    curve = [
+        (n, float(p @ nats_of(decoder, rows).value.mean(1))) for n in train(decoder, batches, 250, 0.01) if n % 10 == 0
+    ]
+    lowest = -(p @ np.log(p)) / 14
+    figure, axes = _axes(7.2, 3.8)
+    axes.plot(*np.array(curve).T, color=BLUE, lw=2)
+    for level, name in (
+        (nats_without_looking_back(rows, p), "without looking back"),
+        (lowest, "the floor: half a bit"),
+    ):
+        axes.axhline(level, color=GREY, ls="--", lw=1)
+        axes.text(40, level - 0.006, name, va="top", color=GREY, fontsize=10)
+    axes.set(xlabel="updates", ylabel="nats per token", xlim=(0, 252), ylim=(0.3, 0.7))
+    return figure
+
+
+def _language() -> tuple[np.ndarray, np.ndarray]:
+    fables = list(all_fables())
+    return np.array([encoded(text) for text, _ in fables]), np.array([p for _, p in fables])

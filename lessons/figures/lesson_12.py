@@ -2,128 +2,160 @@
 
 from __future__ import annotations
 
+from functools import cache
+from itertools import pairwise
+
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lesson_12 import (
-    ANSWERS,
-    REWARDS_QX,
-    Policy,
-    drawn_wins,
-    fitted_rewards,
-    grpo_objective,
-    lora_forward,
-    new_adapter,
-    optimal_policy,
+import pellucid
+from lesson_12 import attention_flow_step, contributions, euler, order_of_error, tokens_on_the_sphere, turning
+from pellucid.data.truth import next_token_distributions
+from pellucid.inspection.knock_out import held_out_documents
+
+BLUE, ORANGE, GREEN, GREY = "#3b6fb6", "#d9742b", "#3f8f5f", "#777777"
+POINTS = ("embedding", "attention 0", "feed-forward 0", "attention 1", "feed-forward 1")
+TEXT = (
+    "The old people still tell of a poor but busy hedgehog called Otto. He lived under a heap of leaves with a painted "
+    "kettle and a brown hat. It happened one warm day that"
 )
 
-BLUE, ORANGE, GREY, PALE = "#3b6fb6", "#d9742b", "#777777", "#c9c9c9"
-OWL = 1  # the second question, "about owl ?"
+load = cache(pellucid.load)
 
 
-def ranks() -> Figure:
-    """The singular values of the change that a task needs, and of what adapters of two ranks learn of it."""
-    size = 16
-    generator = torch.Generator().manual_seed(1)
-    W, noise = torch.randn(2, size, size, generator=generator, dtype=torch.float64)
-    U, _, Vh = torch.linalg.svd(noise)
-    needed = 2 * 0.8 ** torch.arange(size, dtype=torch.float64)
-    change = U @ torch.diag(needed) @ Vh
-    inputs = torch.eye(size, dtype=torch.float64)  # every direction counts alike
-    figure, axes = plt.subplots(figsize=(7.6, 3.4), layout="constrained")
-    axes.bar(range(1, size + 1), needed.numpy(), color=PALE, width=0.75, label="what the task needs")
-    for rank, colour, marker in ((8, BLUE, "D"), (3, ORANGE, "o")):
-        adapter = [each.requires_grad_() for each in new_adapter(size, size, rank, generator)]
-        for _ in range(3000):
-            error = lora_forward(inputs, W, *adapter, alpha=rank) - inputs @ (W + change).T
-            gradients = torch.autograd.grad(error.square().sum(), adapter)
-            with torch.no_grad():
-                for matrix, gradient in zip(adapter, gradients, strict=True):
-                    matrix -= 0.02 * gradient
-        A, B = (each.detach() for each in adapter)
-        learned = torch.linalg.svdvals(B @ A).numpy()
-        axes.plot(range(1, size + 1), learned, marker, color=colour, ms=7, mfc="none", mew=1.8, label=f"rank {rank}")
-    axes.set(xlabel="singular values of the change, the largest first", xlim=(0.3, size + 0.7), ylim=(-0.08, 2.15))
-    axes.set_xticks(range(1, size + 1))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, reverse=True)
-    return figure
-
-
-def tilt() -> Figure:
-    """The reference's answers to "about owl ?", and those of the best policy for three prices."""
-    reference_QX = Policy().log_p().detach().exp()
-    policies = [("reference", reference_QX)]
-    policies += [(f"β = {beta:g}", optimal_policy(reference_QX, REWARDS_QX, beta)) for beta in (1.0, 0.25, 0.05)]
-    rewards_X = REWARDS_QX[OWL].numpy()
-    order = np.argsort(-rewards_X, kind="stable")
-    colours = {1.0: BLUE, 0.5: ORANGE, 0.0: PALE}
-    figure, row = plt.subplots(1, 4, figsize=(9.6, 4.0), sharey=True, sharex=True, layout="constrained")
-    places = np.arange(len(ANSWERS)) + 0.5 * np.repeat([0, 1, 2], [np.sum(rewards_X == r) for r in (1.0, 0.5, 0.0)])
-    for axes, (name, p_QX) in zip(row, policies, strict=True):
-        p_X = p_QX[OWL].numpy()[order]
-        axes.barh(places, p_X, color=[colours[r] for r in rewards_X[order]], height=0.8)
-        mean = float((p_X * rewards_X[order]).sum())
-        axes.set_title(f"{name}\nmean reward {mean:.3f}", loc="left", fontsize=10.5)
-        axes.set_xlabel("probability")
-        axes.spines[["top", "right"]].set_visible(False)
+def shares() -> Figure:
+    """What each part adds to the logits of three words, where the name must come back."""
+    run = load("demo")
+    trace = run.trace(TEXT)
+    parts_ND = np.concatenate([trace.residuals[:1], trace.outputs])[:, -1].astype(float)
+    gain_D = run.model.final_norm.weight.detach().numpy()
+    embedding_VD = run.model.embeddings.embedding_VD.detach().numpy()
+    figure, panels = plt.subplots(1, 3, figsize=(9, 2.7), sharex=True, sharey=True, layout="constrained")
+    for axes, word in zip(panels, (" Otto", " Basil", " that"), strict=True):
+        [token] = run.tokenizer.encode(word)
+        logits = contributions(parts_ND, gain_D, embedding_VD[token])
+        axes.barh(range(len(POINTS)), logits, color=[BLUE if share > 0 else ORANGE for share in logits], height=0.66)
+        for row, share in enumerate(logits):
+            share = round(share, 1) + 0.0  # no "-0.0"
+            side = "left" if share >= 0 else "right"
+            axes.text(
+                share + (0.4 if share >= 0 else -0.4),
+                row,
+                f"{share:+.1f}".replace("-", "−"),
+                ha=side,
+                va="center",
+                fontsize=9,
+            )
+        axes.axvline(0, color="black", lw=0.8)
+        axes.set_title(f"“{word}”: the sum is {logits.sum():.1f}".replace("-", "−"), loc="left", fontsize=10.5)
+        axes.spines[["top", "right", "left"]].set_visible(False)
         axes.tick_params(axis="y", length=0)
-    row[0].set_yticks(places, [ANSWERS[i] for i in order], fontsize=9.5)
-    row[0].invert_yaxis()
-    for reward, words in ((1.0, "reward 1"), (0.5, "reward ½"), (0.0, "reward 0")):
-        place = places[rewards_X[order] == reward].mean()
-        shade = GREY if reward == 0 else colours[reward]
-        row[0].text(0.46, place, words, color=shade, ha="right", va="center", fontsize=10)
+    panels[0].set_yticks(range(len(POINTS)), POINTS)
+    panels[0].invert_yaxis()
+    panels[0].set_xlim(-11, 21)
+    panels[1].set_xlabel("what the part adds to the logit")
     return figure
 
 
-def judge() -> Figure:
-    """What a judge that learned from 60 pairs says of the policies that please it best, and what is true."""
-    reference_X, rewards_X = Policy().log_p().detach().exp()[OWL], REWARDS_QX[OWL]
-    n_judges = 30
-    learned_SX = fitted_rewards(torch.stack([drawn_wins(rewards_X, 60, seed) for seed in range(n_judges)]))
-    betas = np.geomspace(30, 0.02, 60)
-    paths = []  # KL, praise and truth of each judge at each price
-    for beta in betas:
-        p_SX = optimal_policy(reference_X.expand_as(learned_SX), learned_SX, float(beta))
-        kl_S = torch.special.xlogy(p_SX, p_SX / reference_X).sum(dim=1)
-        praise_S = ((p_SX - reference_X) * learned_SX).sum(dim=1)
-        paths.append(torch.stack([kl_S, praise_S, (p_SX * rewards_X).sum(dim=1)]))
-    kl_BS, praise_BS, truth_BS = torch.stack(paths).transpose(0, 1).numpy()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9.2, 3.6), layout="constrained")
-    start = float(reference_X @ rewards_X)
-    left.plot(kl_BS[:, 0], start + praise_BS[:, 0], color=ORANGE, lw=2)
-    left.plot(kl_BS[:, 0], truth_BS[:, 0], color=BLUE, lw=2)
-    left.text(kl_BS[-1, 0], start + praise_BS[-1, 0] - 0.12, "what the judge says", color=ORANGE, ha="right", va="top")
-    left.text(kl_BS[-1, 0], truth_BS[-1, 0] + 0.05, "what is true", color=BLUE, ha="right", va="bottom")
-    left.set(title="one judge", xlabel="KL from the reference, in nats", ylabel="mean reward", ylim=(0.35, None))
-    right.plot(kl_BS[:, 1:], truth_BS[:, 1:], color=PALE, lw=0.9)
-    right.plot(kl_BS[:, 0], truth_BS[:, 0], color=BLUE, lw=2)
-    right.set(title="30 judges: what is true", xlabel="KL from the reference, in nats", ylim=(0.35, 1.03))
+def lens() -> Figure:
+    """KL(truth ‖ lens) after each part, on eight held-out fables: tokens that recall decides, and the others."""
+    run = load("demo")
+    corpus = run.trained.corpus()
+    recall = corpus.language.skills.index("recall")
+    of_recall, of_others = [], []
+    for fable in held_out_documents(corpus, run.tokenizer, run.model.context_length, 8):
+        log_q_NTV = torch.log_softmax(run.trace(fable.text).logits, dim=-1).double().numpy()
+        truths = list(next_token_distributions(corpus.language, run.tokenizer, fable.text))[: len(fable.ids)]
+        for t, truth in enumerate(truths):
+            v, p = np.array(list(truth)), np.array(list(truth.values()))
+            divergence_N = (p * (np.log(p) - log_q_NTV[:, t, v])).sum(axis=1)
+            (of_recall if fable.shares[t, recall] > 0.5 else of_others).append(divergence_N)
+    figure, axes = plt.subplots(figsize=(7.4, 3.3), layout="constrained")
+    for values, colour, label, place, side in (
+        (of_others, BLUE, "all other tokens", (3.1, 9.0), "left"),
+        (of_recall, ORANGE, "names and things\nthat come back", (2.85, 0.07), "right"),
+    ):
+        means = np.mean(values, axis=0)
+        axes.semilogy(range(5), means, "o-", color=colour)
+        axes.text(*place, label, color=colour, ha=side, va="center")
+    axes.set_xticks(range(5), POINTS)
+    axes.set(
+        ylabel="KL(truth ‖ lens), nats", title="How far the lens is from the truth", ylim=(1e-4, 100), xlim=(-0.3, 4.5)
+    )
+    axes.set_yticks([1e-4, 1e-2, 1, 100], ["0.0001", "0.01", "1", "100"])
+    axes.minorticks_off()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def steps() -> Figure:
+    """Euler's method on a circle, and its error against the depth."""
+    start = np.array([1.0, 0.0])
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained", width_ratios=(1, 1.15))
+    angles = np.linspace(0, 1, 100)
+    left.plot(np.cos(angles), np.sin(angles), color=GREY, lw=2.5)
+    left.text(0.80, 0.48, "the flow", color=GREY, ha="right")
+    for n_layers, colour in ((4, ORANGE), (16, BLUE)):
+        path = [start]
+        for layer in range(n_layers):
+            path.append(path[-1] + turning(path[-1], layer / n_layers) / n_layers)
+        left.plot(*np.transpose(path), "o-", color=colour, ms=3.5, lw=1.2)
+        left.annotate(f"{n_layers} layers", path[-1], (7, 1), textcoords="offset points", color=colour)
+    left.plot(*start, "o", color="black")
+    left.plot(np.cos(1), np.sin(1), "o", color=GREY)
+    left.set(aspect="equal", title="the stream of a net of two numbers", xlim=(0.4, 1.2), ylim=(-0.05, 0.97))
+
+    depths = 2 ** np.arange(1, 11)
+    exact = np.array([np.cos(1), np.sin(1)])
+    errors = np.array([np.linalg.norm(euler(turning, start, int(n)) - exact) for n in depths])
+    right.loglog(depths, errors, "o-", color=BLUE, base=2)
+    slope = order_of_error(depths, errors)
+    right.text(40, 0.06, f"slope {slope:.2f}".replace("-", "−"), color=BLUE)
+    right.set(xlabel="number of layers L", title="error at the end", xlim=(1.6, 1500))
+    right.set_xticks(depths[1::2], [f"{n:,}" for n in depths[1::2]])
+    right.set_yticks([0.001, 0.01, 0.1, 1], ["0.001", "0.01", "0.1", "1"])
+    right.minorticks_off()
     for axes in (left, right):
-        axes.axhline(start, color=GREY, lw=1, ls=":")
         axes.spines[["top", "right"]].set_visible(False)
-        axes.set_xlim(0, None)
-    right.text(1.04 * kl_BS.max(), start + 0.005, "reference", color=GREY, ha="right", va="bottom", fontsize=9)
     return figure
 
 
-def clip() -> Figure:
-    """What GRPO makes large, against the ratio, for a good answer and a bad one: as published, and as in the notes."""
-    ratios = torch.linspace(0.4, 1.8, 400, dtype=torch.float64)
-    figure, row = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
-    for axes, advantage, name in zip(row, (1.0, -1.0), ("a good answer: A = 1", "a bad answer: A = -1"), strict=True):
-        advantages = torch.full_like(ratios, advantage)
-        published = grpo_objective(ratios.log(), torch.zeros_like(ratios), advantages, 0.2)
-        axes.plot(ratios, published, color=BLUE, lw=2.2, label="as published: the ratio is clipped")
-        axes.plot(ratios, (ratios * advantages).clamp(0.8, 1.2), "--", color=ORANGE, lw=2, label="N3: the product is")
-        axes.axvline(1.0, color=GREY, lw=1, ls=":")
-        axes.set(title=name, xlabel="ratio: how much likelier than when it was written")
-        axes.spines[["top", "right"]].set_visible(False)
-    row[0].set_ylabel("objective")
-    row[0].set_ylim(0.3, 1.5)
-    row[1].set_ylim(-2, 1.5)
-    row[0].legend(frameon=False, loc="lower right")
+def _sphere(axes: Axes, title: str, is_causal: bool) -> None:
+    """The paths of 24 tokens through 400 layers, seen from afar; what lies behind is pale."""
+    x_TD = tokens_on_the_sphere(24)
+    path = [x_TD]
+    for _ in range(400):
+        path.append(attention_flow_step(path[-1], beta=1.0, step=0.1, is_causal=is_causal))
+    towards = x_TD[0] + x_TD.mean(axis=0) / np.linalg.norm(x_TD.mean(axis=0)) + np.array([0.0, 0.0, 0.25])
+    towards /= np.linalg.norm(towards)
+    across = np.cross([0.0, 0.0, 1.0], towards)
+    across /= np.linalg.norm(across)
+    seen = np.array(path) @ np.stack([across, np.cross(towards, across), towards], axis=1)  # right, up, towards us
+
+    axes.add_patch(plt.Circle((0, 0), 1, facecolor="#f4f6f9", edgecolor="#c5ccd6"))
+    colours = plt.get_cmap("viridis")(np.linspace(0.0, 0.92, len(x_TD)))
+    for token, colour in enumerate(colours):
+        for a, b in pairwise(seen[::2, token]):
+            axes.plot(
+                [a[0], b[0]], [a[1], b[1]], color=colour, lw=1.3, alpha=1.0 if a[2] > 0 else 0.3, solid_capstyle="butt"
+            )
+        x, y, z = seen[0, token]
+        axes.plot(x, y, "o", color=colour, ms=5, alpha=1.0 if z > 0 else 0.35)
+    x, y, _ = seen[-1, -1]
+    axes.plot(x, y, "*", color=ORANGE, ms=16, mec="white")
+    x, y, _ = seen[0, 0]
+    axes.annotate("token 0", (x, y), (-11, 9), textcoords="offset points", ha="right", fontsize=10)
+    axes.set_title(title, fontsize=11)
+    axes.set(aspect="equal", xlim=(-1.1, 1.1), ylim=(-1.1, 1.1))
+    axes.axis("off")
+
+
+def particles() -> Figure:
+    """Tokens on a sphere that attract each other, without a mask and with the causal one."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.9), layout="constrained")
+    _sphere(left, "without a mask", is_causal=False)
+    _sphere(right, "with the causal mask", is_causal=True)
     return figure

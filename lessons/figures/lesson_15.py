@@ -1,176 +1,193 @@
-"""The figures of lesson 15*."""
+"""The figures of lesson 15."""
 
 from __future__ import annotations
 
-import math
-
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
-from autodiff import sparse
-from autodiff.dual import jvp
-from autodiff.operations import log_softmax, reshape, softmax, sum_of
-from autodiff.tape import gradient
+from lesson_10 import WORDS, all_fables, drawn_fables, encoded, nats_of, nats_without_looking_back, new_decoder
+from lesson_15 import (
+    bubble_share,
+    largest_stable_rate,
+    most_kept,
+    one_forward_one_backward,
+    pipeline_schedule,
+    ring_all_reduce,
+    stale_step,
+    train_together,
+)
 
-BLUE, ORANGE, GREEN, GREY = "#3b6fb6", "#d9742b", "#4c9a52", "#9a9a9a"
-COLOURS = [BLUE, ORANGE, GREEN]
+BLUE, ORANGE, GREEN, GREY = "#3b6fb6", "#d9742b", "#3f8f5f", "#777777"
+SHADES = ["white", "#dbe6f4", "#a9c4e6", "#6f9bd3", "#3b6fb6"]
 
 
-def valley() -> Figure:
-    """The loss of four small predictions against the temperature, before and after a logit is moved."""
-    logits = np.array([[2.0, 0.5, -1.0], [0.3, 1.7, 0.2], [1.5, 1.0, -0.5], [-1.0, 0.4, 2.2]])
-    targets = np.eye(3)[[0, 1, 1, 2]] / -4
-    moved = logits.copy()
-    moved[1, 1] += 1.0
-
-    def loss(a, z):
-        return sum_of(log_softmax(z / a) * targets)
-
-    def slope(a, z):
-        return jvp(lambda a: loss(a, z), a, 1.0)[1]
-
-    def best(z):
-        low, high = 0.1, 10.0
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if slope(middle, z) < 0 else (low, middle)
-        return low
-
-    before = best(logits)
-    curvature = jvp(lambda a: slope(a, logits), before, 1.0)[1]
-    predicted = before - gradient(lambda z: slope(before, z), logits)[1, 1] / curvature
-    temperatures = np.linspace(0.33, 1.1, 200)
-    figure, axes = plt.subplots(figsize=(6.8, 3.4), layout="constrained")
-    for z, label, colour in ((logits, "before", BLUE), (moved, "after one logit has grown by 1", ORANGE)):
-        axes.plot(temperatures, [loss(a, z) for a in temperatures], color=colour, lw=1.6, label=label)
-        axes.plot(best(z), loss(best(z), z), "o", color=colour)
-    axes.axvline(
-        predicted, ymax=0.7, color=GREY, lw=1.2, ls="--", label="predicted from the slopes at the blue minimum"
-    )
-    axes.set(xlabel="temperature α", ylabel="loss (nats)", ylim=(0.33, 0.56))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="upper left")
+def ring() -> Figure:
+    """Four devices in a ring, after each of six rounds: of how many devices' numbers a chunk is the sum."""
+    n = 4
+    rounds = _rounds_of_the_ring(n)
+    figure, all_axes = plt.subplots(2, 3, figsize=(9.4, 6.6), layout="constrained")
+    places = [(-1, 1), (1, 1), (1, -1), (-1, -1)]  # clockwise
+    for k, (axes, (sent, held)) in enumerate(zip(all_axes.flat, rounds, strict=True)):
+        for i, (x, y) in enumerate(places):
+            for chunk in range(n):
+                left, low = x - 0.5 + chunk / 4, y - 0.14
+                is_new = chunk == sent[i - 1]
+                axes.add_patch(
+                    Rectangle(
+                        (left, low), 0.25, 0.28, fc=SHADES[held[i][chunk]], ec=ORANGE if is_new else "#999999",
+                        lw=2.2 if is_new else 0.8, zorder=4 if is_new else 3,
+                    )
+                )  # fmt: skip
+                colour = "white" if held[i][chunk] > 2 else "black"
+                at = (left + 0.125, y)
+                axes.text(*at, held[i][chunk], ha="center", va="center", fontsize=11, color=colour, zorder=5)
+                if k < 1 and i < 2:
+                    axes.text(left + 0.125, y + 0.2, chunk, ha="center", va="bottom", fontsize=8, color=GREY)
+            axes.text(x, y + (0.46 if y > 0 else -0.3), f"device {i}", ha="center", va="center", fontsize=9, color=GREY)
+            (x_next, y_next) = places[(i + 1) % n]
+            if y == y_next:
+                start, end = (x + 0.55 * (x_next - x) / 2, y), (x_next - 0.55 * (x_next - x) / 2, y)
+                at = ((x + x_next) / 2, y + 0.16)
+            else:
+                start, end = (x, y + 0.2 * (y_next - y) / 2), (x, y_next - 0.2 * (y_next - y) / 2)
+                at = (x + 0.13 * np.sign(x) * -1, 0)
+            arrow = {"arrowstyle": "-|>", "color": ORANGE, "lw": 1.5, "shrinkA": 0, "shrinkB": 0}
+            axes.annotate("", end, start, arrowprops=arrow)
+            side = "center" if y == y_next else "left" if x < 0 else "right"
+            axes.text(*at, f"chunk {sent[i]}", ha=side, va="center", fontsize=9, color=ORANGE)
+        axes.set_title(f"after round {k + 1}: what arrives is {'added' if k < n - 1 else 'kept'}", fontsize=11)
+        axes.set(xlim=(-1.65, 1.65), ylim=(-1.5, 1.65), aspect="equal")
+        axes.axis("off")
     return figure
 
 
-def columns() -> Figure:
-    """The notes' matrix (1.42) with its columns coloured, the graph of its columns, and the two products."""
-    pattern = np.array([[0, 1, 0, 1, 0], [0, 0, 0, 1, 1], [0, 1, 1, 0, 0], [1, 0, 1, 0, 0]], bool)
-    graph = sparse.graph_of_columns(pattern)
-    colours = sparse.greedy_colouring(graph, sparse.is_proper)
-    figure, (matrix, vertices, products) = plt.subplots(
-        1, 3, figsize=(9.0, 3.2), layout="constrained", width_ratios=[6.4, 6, 2.2]
-    )
-    for axes, n_columns, title in ((matrix, 5, "five columns"), (products, 2, "two products")):
+def _rounds_of_the_ring(n: int) -> list[tuple[list[int], list[list[int]]]]:
+    """For each round: the chunk that each device sends, and the number of addends of each chunk afterwards.
+
+    Number c n + i of each chunk is 1 in chunk c of device i, so a message tells which chunk it is and whose it has.
+    """
+    held = [[1] * n for _ in range(n)]
+    rounds: list[tuple[list[int], list[list[int]]]] = []
+
+    def pass_right(messages):
+        sent = [int(np.flatnonzero(message)[0]) // n for message in messages]
+        for i in range(n):
+            arrived = int(messages[i - 1].sum())
+            held[i][sent[i - 1]] = arrived + (1 if len(rounds) < n - 1 else 0)
+        rounds.append((sent, [list(each) for each in held]))
+        return [messages[i - 1].copy() for i in range(n)]
+
+    chunks = [np.zeros((n, n * n)) for _ in range(n)]
+    for i in range(n):
+        chunks[i][range(n), np.arange(n) * n + i] = 1
+    ring_all_reduce(chunks, pass_right)
+    return rounds
+
+
+def pipeline() -> Figure:
+    """Three timetables of four stages: a whole batch, six micro-batches in GPipe, and in 1F1B."""
+    p, m = 4, 6
+    whole = tuple(np.asarray(each) for each in pipeline_schedule(p, 1))
+    rows = [
+        (f"the batch as a whole: {bubble_share(p, 1):.0%} waiting (a slot here is six of those below)", whole, 18 / 8),
+        (f"GPipe, {m} micro-batches: {bubble_share(p, m):.0%} waiting", pipeline_schedule(p, m), 1.0),
+        (f"1F1B, {m} micro-batches: {bubble_share(p, m):.0%} waiting", one_forward_one_backward(p, m), 1.0),
+    ]
+    figure, all_axes = plt.subplots(3, 1, figsize=(9.2, 6.2), layout="constrained")
+    for axes, (name, (forward, backward), width) in zip(all_axes, rows, strict=True):
+        for slots, colour in ((forward, BLUE), (backward, ORANGE)):
+            for (stage, j), slot in np.ndenumerate(slots):
+                axes.add_patch(Rectangle((slot * width, stage - 0.44), width, 0.88, fc=colour, ec="white", lw=1.5))
+                axes.text((slot + 0.5) * width, stage, j, ha="center", va="center", color="white", fontsize=10)
+        length = (backward.max() + 1) * width
+        axes.add_patch(Rectangle((0, -0.5), length, p, fc="#f0f0f0", ec="none", zorder=0))
+        for stage, kept in enumerate(most_kept(forward, backward)):
+            if width == 1:
+                axes.text(length + 0.25, stage, f"keeps {kept}", va="center", fontsize=9, color=GREY)
+        axes.set(xlim=(0, 20), ylim=(p - 0.4, -0.6), yticks=range(p), yticklabels=[f"stage {i}" for i in range(p)])
+        axes.set_title(name, fontsize=11, loc="left")
+        axes.set_xticks([])
+        axes.tick_params(left=False)
+        axes.spines[:].set_visible(False)
+    all_axes[-1].set_xlabel("time →     blue: forward, orange: backward, grey: waiting", loc="left")
+    return figure
+
+
+def stale() -> Figure:
+    """How theta moves on the loss theta²/2 with stale gradients; and the largest rate for each delay."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.7), layout="constrained")
+    for delay, colour in ((0, GREEN), (1, BLUE), (2, GREY), (3, ORANGE)):
+        history = [np.array(1.0)]
+        for _ in range(40):
+            history.append(stale_step(history, lambda theta: theta, 0.5, delay))
+        left.plot(history, color=colour, lw=1.8, label=f"delay {delay}")
+    left.axhline(0, color="#cccccc", lw=0.8, zorder=0)
+    left.set(xlabel="step", ylabel="θ", ylim=(-3.2, 3.2), xlim=(0, 40.5), title="rate 0.5, loss θ²/2")
+    left.legend(frameon=False, loc="lower left", ncols=2)
+    delays = np.linspace(0, 10, 200)
+    right.plot(delays, 2 * np.sin(np.pi / (2 * (2 * delays + 1))), color=BLUE, lw=1.5, label="formula")
+    measured = [largest_stable_rate(d) for d in range(11)]
+    right.plot(range(11), measured, "o", color=ORANGE, ms=6, label="found by simulation")
+    right.axhline(0.5, color=GREY, ls="--", lw=1)
+    right.text(10, 0.53, "the rate on the left", ha="right", va="bottom", color=GREY, fontsize=9)
+    right.set(xlabel="delay, in steps", ylabel="largest rate", ylim=(0, 2.1), title="where descending ends")
+    right.legend(frameon=False)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def loads() -> Figure:
+    """How many tokens each of eight experts gets from a fair router, as a share of the mean: few tokens, and many."""
+    rng, capacity = np.random.default_rng(1), 1.25
+    figure, all_axes = plt.subplots(1, 3, figsize=(9.4, 3.1), sharey=True, layout="constrained")
+    for axes, n_tokens in zip(all_axes, (64, 1024, 16384), strict=True):
+        shares = 8 * rng.multinomial(n_tokens, np.ones(8) / 8) / n_tokens
+        axes.bar(range(8), shares, color=BLUE, width=0.8)
+        axes.bar(range(8), np.maximum(shares - capacity, 0), bottom=capacity, color=ORANGE, width=0.8)
+        axes.axhline(capacity, color=GREY, lw=1.2, ls="--")
         axes.set(
-            xlim=(-0.6 if axes is products else -2.0, n_columns - 0.4), ylim=(3.6, -1.2), aspect="equal", title=title
+            title=f"{n_tokens:,} tokens", xlabel="expert", xticks=range(8), yticks=[0, 0.5, 1, 1.5], ylim=(0, 1.75)
         )
-        axes.axis("off")
-    for i, j in zip(*np.nonzero(pattern), strict=True):
-        _cell(matrix, j, i, COLOURS[colours[j]], str(j))
-        _cell(products, colours[j], i, COLOURS[colours[j]], str(j))
-    for i in range(4):
-        matrix.text(-0.75, i, f"row {i}", ha="right", va="center", color="#555555", fontsize=9)
-    for j in range(5):
-        matrix.text(j, -0.85, str(j), ha="center", va="center", color=COLOURS[colours[j]], fontsize=12)
-    places = {0: (0, 1), 2: (1, 0), 1: (2, 1), 3: (3, 0), 4: (4, 1)}
-    shared = {
-        (i, j): int(np.flatnonzero(pattern[:, i] & pattern[:, j])[0]) for i in range(5) for j in graph[i] if i < j
-    }
-    for (i, j), row in shared.items():
-        (x0, y0), (x1, y1) = places[i], places[j]
-        vertices.plot([x0, x1], [y0, y1], color=GREY, lw=1.6, zorder=1)
-        vertices.text((x0 + x1) / 2, (y0 + y1) / 2 + 0.14, f"row {row}", fontsize=9, color="#555555", ha="center",
-                      backgroundcolor="white", zorder=2)  # fmt: skip
-    for j, (x, y) in places.items():
-        _vertex(vertices, x, y, j, COLOURS[colours[j]])
-    vertices.set(xlim=(-0.5, 4.5), ylim=(-0.6, 1.6), title="joined if they share a row")
-    vertices.axis("off")
+        axes.spines[["top", "right"]].set_visible(False)
+    all_axes[0].set_ylabel("load, as a share of the mean")
+    all_axes[-1].text(7.5, capacity + 0.04, "capacity 1.25", ha="right", va="bottom", color=GREY)
     return figure
 
 
-def _cell(axes: Axes, x: float, y: float, colour: str, text: str) -> None:
-    axes.add_patch(plt.Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, color=colour))
-    axes.text(x, y, text, ha="center", va="center", color="white", fontsize=11)
+def together() -> Figure:
+    """The loss of one device and of two, from start to end, for trainings of the same batches."""
+    fables = list(all_fables())
+    rows = np.array([encoded(text) for text, _ in fables])
+    p = np.array([probability for _, probability in fables])
 
+    def losses(shares: list[int]) -> list[tuple[int, float]]:
+        curve = []
+        decoders = [new_decoder(len(WORDS), 32, 4, 2, 0) for _ in shares]
 
-def _vertex(axes: Axes, x: float, y: float, name: int, colour: str) -> None:
-    axes.plot(x, y, "o", ms=24, color=colour, zorder=3)
-    axes.text(x, y, str(name), ha="center", va="center", color="white", fontsize=12, zorder=4)
+        def batches():
+            for n, batch in enumerate(drawn_fables(np.random.default_rng(1), rows, p, 16)):
+                if n % 4 == 0:
+                    curve.append((n, float(p @ nats_of(decoders[-1], rows).value.mean(axis=1))))
+                yield batch
 
+        train_together(decoders, batches(), shares, 61, 0.01)
+        return curve
 
-def peeling() -> Figure:
-    """The two-coloured trees of an arrow with a chain, and the order in which their edges are peeled."""
-    edges = [(0, i) for i in range(1, 6)] + [(i, i + 1) for i in range(1, 5)]
-    graph = [{j for edge in edges if i in edge for j in edge if j != i} for i in range(6)]
-    colours = sparse.greedy_colouring(graph, sparse.is_acyclic)
-    places = {0: (3, 1.3), **{i: (i, 0.0) for i in range(1, 6)}}
-    figure, panels = plt.subplots(2, 2, figsize=(8.4, 4.6), layout="constrained")
-    trees = sparse.two_coloured_parts(graph, colours)
-    for axes, tree in zip(panels.flat, [None, *trees], strict=True):
-        order = _peeling_order(tree) if tree else []
-        seen = {i for edge in order for i in edge} if tree else set(range(6))
-        for i, j in edges:
-            shown = tree is None or (i, j) in tree
-            (x0, y0), (x1, y1) = places[i], places[j]
-            axes.plot([x0, x1], [y0, y1], color="#444444" if shown else "#e3e3e3", lw=1.8 if shown else 1.2, zorder=1)
-        for number, (leaf, other) in enumerate(order, start=1):
-            x, y = 0.62 * np.array(places[leaf]) + 0.38 * np.array(places[other])
-            box = {"boxstyle": "circle,pad=0.2", "fc": "white", "ec": "none"}
-            axes.text(x, y, str(number), ha="center", va="center", fontsize=11, color="#222222", bbox=box, zorder=2)
-        for i, (x, y) in places.items():
-            _vertex(axes, x, y, i, COLOURS[colours[i]] if i in seen else "#dddddd")
-        axes.set(xlim=(0.4, 5.6), ylim=(-0.45, 1.75))
-        axes.set_title("six columns in three colours" if tree is None else f"a tree of {len(tree)} edges", fontsize=11)
-        axes.axis("off")
+    figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.semilogy(*np.array(losses([16])).T, color=BLUE, lw=2, label="one device")
+    axes.semilogy(*np.array(losses([11, 5])).T, "o", mfc="none", mec=ORANGE, ms=8, mew=1.6, label="device 1 of two")
+    for level, name in (
+        (nats_without_looking_back(rows, p), "without looking back"),
+        (-(p @ np.log(p)) / 14, "the floor: half a bit"),
+    ):
+        axes.axhline(level, color=GREY, ls="--", lw=1)
+        axes.text(1, level * 0.98, name, va="top", color=GREY, fontsize=10)
+    axes.set(xlabel="updates", ylabel="nats per token", xlim=(-1, 62), ylim=(0.3, 4.6))
+    axes.set_yticks([0.3, 0.5, 1, 2, 4], ["0.3", "0.5", "1", "2", "4"])
+    axes.minorticks_off()
+    axes.legend(frameon=False)
     return figure
-
-
-def _peeling_order(tree: set[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The edges of a tree as pairs (leaf, other) in the order in which they are peeled."""
-    left, order = set(tree), []
-    while left:
-        ends = [i for edge in left for i in edge]
-        i, j = next(edge for edge in sorted(left) if 1 in (ends.count(edge[0]), ends.count(edge[1])))
-        left.remove((i, j))
-        order.append((i, j) if ends.count(i) == 1 else (j, i))
-    return order
-
-
-def window() -> Figure:
-    """Which position depends on which, found from the Jacobian of small attention layers; columns in their colours."""
-    figure, panels = plt.subplots(1, 4, figsize=(9.6, 3.0), layout="constrained")
-    for axes, (n_layers, width) in zip(panels, ((1, 3), (2, 3), (3, 3), (1, 12)), strict=True):
-        pattern = _pattern_of_attention(n_layers, width)
-        colours = sparse.greedy_colouring(sparse.graph_of_columns(pattern), sparse.is_proper)
-        n_colours = max(colours) + 1
-        image = np.where(pattern, np.array(colours)[None, :] + 1.0, 0.0)
-        shades = ["#ffffff", *[plt.get_cmap("turbo")(0.08 + 0.84 * i / 11) for i in range(12)]]
-        axes.imshow(image, cmap=ListedColormap(shades), vmin=0, vmax=12)
-        axes.set_xticks(np.arange(-0.5, 12), minor=True)
-        axes.set_yticks(np.arange(-0.5, 12), minor=True)
-        axes.grid(which="minor", color="#e6e6e6", lw=0.6)
-        axes.tick_params(which="minor", length=0)
-        axes.set(xticks=[0, 11], yticks=[0, 11])
-        name = f"{n_layers} layer{'s' * (n_layers > 1)}, " + ("full" if width == 12 else f"window {width}")
-        axes.set_title(f"{name}\n{n_colours} products", fontsize=11)
-    panels[0].set_ylabel("output at position")
-    figure.supxlabel("input at position", fontsize=10)
-    return figure
-
-
-def _pattern_of_attention(n_layers: int, width: int, T: int = 12) -> np.ndarray:
-    t, s = np.arange(T)[:, None], np.arange(T)
-    hidden = np.where((s > t) | (s <= t - width), -1e9, 0.0)
-    layers = np.random.default_rng(1).normal(size=(n_layers, 3, 2, 2))
-
-    def stack(x):
-        x = reshape(x, (T, 2))
-        for W_Q, W_K, W_V in layers:
-            x = x + softmax((x @ W_Q) @ (x @ W_K).T * (1 / math.sqrt(2)) + hidden) @ (x @ W_V)
-        return reshape(x, (2 * T,))
-
-    return sparse.detect_pattern(stack, 2 * T, n_points=1).reshape(T, 2, T, 2).any(axis=(1, 3))

@@ -1,4 +1,4 @@
-// Lesson 11: beam search in a small tree, step by step. All beams go on, and then all but the likeliest are dropped.
+// Lesson 13: beam search in a small tree, step by step. All beams go on, and then all but the likeliest are dropped.
 
 import { figure, fill, h, svg } from "pellucid/elements.js";
 import { sized } from "./chart.js";

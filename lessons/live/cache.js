@@ -1,4 +1,4 @@
-// Lesson 11: a text is written, once with a cache of keys and values and once without. What is computed for each token,
+// Lesson 13: a text is written, once with a cache of keys and values and once without. What is computed for each token,
 // and what is kept.
 
 import { fill, h, svg, thousands } from "pellucid/elements.js";

@@ -1,4 +1,4 @@
-// Lesson 8: gradient descent from beside a minimum, with a learning rate below or above 2/sharpness.
+// Lesson 10: gradient descent from beside a minimum, with a learning rate below or above 2/sharpness.
 
 import { figure, fill, fixed, h, setFigure, svg } from "pellucid/elements.js";
 import { sized } from "./chart.js";

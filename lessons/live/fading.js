@@ -1,4 +1,4 @@
-// Lesson 6: what is left of a gradient after so many words: in an RNN, along the cells of an LSTM, and with attention.
+// Lesson 8: what is left of a gradient after so many words: in an RNN, along the cells of an LSTM, and with attention.
 
 import { figure, fill, fixed, h, setFigure, svg } from "pellucid/elements.js";
 import { sized } from "./chart.js";

@@ -1,4 +1,4 @@
-// Lesson 3: the bits of a number in five formats. Set the bits, or type a number and see which one the format has.
+// Lesson 5: the bits of a number in five formats. Set the bits, or type a number and see which one the format has.
 
 import { fill, h, svg } from "pellucid/elements.js";
 import { FORMATS } from "./formats.js";

@@ -1,4 +1,4 @@
-// Tokens as particles on a sphere (lesson 10): attention without matrices, a residual step, and back onto the sphere.
+// Tokens as particles on a sphere (lesson 12): attention without matrices, a residual step, and back onto the sphere.
 
 // The tokens of the page, to four digits.
 export const TOKENS = onTheSphere([

@@ -1,4 +1,4 @@
-// Floating-point formats, as lesson 3 takes them apart. A code is a number's bits, read as a whole number.
+// Floating-point formats, as lesson 5 takes them apart. A code is a number's bits, read as a whole number.
 
 export class Format {
   // e bits of exponent and m of mantissa, besides one for the sign. digits: as many as tell neighbours apart.

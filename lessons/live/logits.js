@@ -1,4 +1,4 @@
-// Lesson 5: five logits, their softmax, and its gradient, p - 1 at the word that came. A step goes against it.
+// Lesson 7: five logits, their softmax, and its gradient, p - 1 at the word that came. A step goes against it.
 
 import { figure, fill, fixed, h, setFigure } from "pellucid/elements.js";
 

@@ -1,4 +1,4 @@
-// Lesson 4: byte pairs, merge by merge, in a text of the reader's own. Before each merge the reader says which pair it is.
+// Lesson 6: byte pairs, merge by merge, in a text of the reader's own. Before each merge the reader says which pair it is.
 
 import { figure, fill, h } from "pellucid/elements.js";
 

@@ -1,4 +1,4 @@
-// The number line of lesson 3: a number between its neighbours, and the gaps to them.
+// The number line of lesson 5: a number between its neighbours, and the gaps to them.
 
 import { fill, svg } from "pellucid/elements.js";
 import { sized } from "./chart.js";

@@ -1,4 +1,4 @@
-// Lesson 10: tokens as particles on a sphere that attract each other, without a mask and with the causal one. Depth is
+// Lesson 12: tokens as particles on a sphere that attract each other, without a mask and with the causal one. Depth is
 // time: a layer is a step.
 
 import { figure, fill, fixed, h, setFigure, svg } from "pellucid/elements.js";

@@ -1,4 +1,4 @@
-// Lesson 13: an all-reduce in a ring, round by round. A letter says whose numbers are in a chunk.
+// Lesson 15: an all-reduce in a ring, round by round. A letter says whose numbers are in a chunk.
 
 import { figure, fill, h } from "pellucid/elements.js";
 import { short } from "./numbers.js";

@@ -1,4 +1,4 @@
-// Lesson 7: the clocks of RoPE, for a head of width 8. A query and a key turn their hands by their positions; the score
+// Lesson 9: the clocks of RoPE, for a head of width 8. A query and a key turn their hands by their positions; the score
 // depends on the angle between the hands, so on how far apart they stand.
 
 import { figure, fill, fixed, h, setFigure, svg } from "pellucid/elements.js";

@@ -1,12 +1,12 @@
-// Lesson 8's network: five tanh neurons with 15 parameters, and how far they are from sin(2x), plus a penalty on large
-// parameters (small_error in exercises/lesson_08.py); its gradient, and its Hessian times a vector.
+// Lesson 10's network: five tanh neurons with 15 parameters, and how far they are from sin(2x), plus a penalty on large
+// parameters (small_error in exercises/lesson_10.py); its gradient, and its Hessian times a vector.
 
 const N = 5;
 const POINTS = Array.from({ length: 20 }, (_, i) => -2 + (4 * i) / 19);
 const PENALTY = 0.01;
 const ROUNDS = 60; // of power iteration; the second eigenvalue is at most about 0.8 of the first
 
-// A minimum (near_minimum in exercises/lesson_08.py), and the start beside it that the page has.
+// A minimum (near_minimum in exercises/lesson_10.py), and the start beside it that the page has.
 const BOTTOM = [
   -1.7667001049440254, -0.3113055897165112, 0.730577504871194, 0.31130558971654454, 0.7305775048714376, 0, 0,
   1.003838134475212, 0, -1.0038381344759106, -1.8974702484073531, 0.6175099401383253, -1.150987448475958,

@@ -1,4 +1,4 @@
-// The tree of texts in lesson 11, and the rounds of a beam search in it.
+// The tree of texts in lesson 13, and the rounds of a beam search in it.
 
 // What may follow a text. A dot ends it, and so does the fourth token.
 const AFTER = {

@@ -1,4 +1,4 @@
-// Lesson 12: the reference, tilted by e^{r/β}. The price slider moves the best policy, answer by answer.
+// Lesson 14: the reference, tilted by e^{r/β}. The price slider moves the best policy, answer by answer.
 
 import { figure, fill, fixed, h, setFigure, svg } from "pellucid/elements.js";
 import { sized } from "./chart.js";

@@ -254,7 +254,7 @@ def test_a_solved_lesson_is_done(here):
 def test_a_later_lesson_stands_on_the_students_own_work_once_it_is_done(tmp_path):
     workbook = Workbook(tmp_path)
     workbook.file(LESSON).write_text(SOLVED + "\nWHOSE = 'mine'\n", encoding="utf-8")
-    real = next(lesson for lesson in all_lessons() if lesson.number == 5)
+    real = next(lesson for lesson in all_lessons() if lesson.number == 7)
     text = "import lesson_01\n\nraise RuntimeError(getattr(lesson_01, 'WHOSE', 'ours'))\n"
     workbook.file(real).write_text(text, encoding="utf-8")
     assert "ours" in workbook.check(real)[-1].fault
@@ -314,48 +314,48 @@ def test_a_lesson_is_done_without_what_is_optional(here, monkeypatch):
 
 
 def test_a_wrong_function_that_slipped_through_is_blamed_where_it_is(tmp_path):
-    """Lessons 1 and 5, as a student has them: `mlp_loss` is right, and calls the student's tape."""
-    fifth = next(lesson for lesson in all_lessons() if lesson.number == 5)
+    """Lessons 1 and 7, as a student has them: `mlp_loss` is right, and calls the student's tape."""
+    seventh = next(lesson for lesson in all_lessons() if lesson.number == 7)
     workbook = Workbook(tmp_path)
     wrong = with_body("pull_matmul", "a, b = cotangent @ y.transpose(1, 0, 2), 0", "return a, b")
     line = wrong[: wrong.index("def pull_matmul")].count("\n") + 1
     workbook.file(LESSON).write_text(wrong, encoding="utf-8")
-    workbook.file(fifth).write_text(fifth.solutions.read_text(encoding="utf-8"), encoding="utf-8")
+    workbook.file(seventh).write_text(seventh.solutions.read_text(encoding="utf-8"), encoding="utf-8")
     done = {LESSON.module: [each.name for each in LESSON.exercises if each.name != "backward"]}
-    [told] = attempt(fifth, tmp_path, done, ["mlp_loss"])
+    [told] = attempt(seventh, tmp_path, done, ["mlp_loss"])
     blame = f"it is right with our pull_matmul, but not with yours (lesson_01.py, line {line}): it raised ValueError"
     assert told.fault.startswith(f"{blame} in line {line + 1} of lesson_01.py: axes don't match")
     done[LESSON.module].remove("pull_matmul")
-    assert attempt(fifth, tmp_path, done, ["mlp_loss"]) == [Outcome("mlp_loss")], "ours is there until it is done"
+    assert attempt(seventh, tmp_path, done, ["mlp_loss"]) == [Outcome("mlp_loss")], "ours is there until it is done"
 
 
 def test_a_page_prints_the_students_numbers_and_a_fault_of_the_student_has_its_line(here, capfd):
-    folder, fifth = here / "my_lessons", next(lesson for lesson in all_lessons() if lesson.number == 5)
+    folder, seventh = here / "my_lessons", next(lesson for lesson in all_lessons() if lesson.number == 7)
     folder.mkdir()
     wrong = with_body("pull_matmul", "return cotangent @ y.transpose(1, 0, 2), 0")
     (folder / "lesson_01.py").write_text(wrong, encoding="utf-8")
-    solved = fifth.solutions.read_text(encoding="utf-8")
-    (folder / "lesson_05.py").write_text(solved.replace("counts + alpha", "counts + 99"), encoding="utf-8")
-    done = {LESSON.module: ["pull_product", "pull_matmul"], fifth.module: [each.name for each in fifth.exercises]}
+    solved = seventh.solutions.read_text(encoding="utf-8")
+    (folder / "lesson_07.py").write_text(solved.replace("counts + alpha", "counts + 99"), encoding="utf-8")
+    done = {LESSON.module: ["pull_product", "pull_matmul"], seventh.module: [each.name for each in seventh.exercises]}
     (folder / "progress.json").write_text(json.dumps({"done": done, "hints": {}}), encoding="utf-8")
-    assert CliRunner().invoke(app_for("learn"), ["learn", "5", "--page"]).exit_code == 1
+    assert CliRunner().invoke(app_for("learn"), ["learn", "7", "--page"]).exit_code == 1
     told = capfd.readouterr().out
-    assert f"{fifth.title}\nfrom your lesson_01: pull_product, pull_matmul; from ours: push_product, " in told
-    assert "\nfrom your lesson_05: all\n" in told
+    assert f"{seventh.title}\nfrom your lesson_01: pull_product, pull_matmul; from ours: push_product, " in told
+    assert "\nfrom your lesson_07: all\n" in told
     assert re.search(r"^(.+)    ← the page has: (?!\1$).+$", told, re.MULTILINE)
     line = wrong[: wrong.index("return cotangent @ y.transpose")].count("\n") + 1
-    where = rf"ValueError in line {line} of lesson_01.py, called in line \d+ of lesson_05.py: axes don't match"
+    where = rf"ValueError in line {line} of lesson_01.py, called in line \d+ of lesson_07.py: axes don't match"
     assert re.search(where, told)
     assert re.search(r"\nnot run after it: \d+ blocks\n$", told)
 
 
 def test_a_notebook_finds_the_students_functions(here):
     pytest.importorskip("jupytext")
-    folder, fifth = here / "my_lessons", next(lesson for lesson in all_lessons() if lesson.number == 5)
-    assert "lesson_05.ipynb is new" in learn(5, "--notebook")
+    folder, seventh = here / "my_lessons", next(lesson for lesson in all_lessons() if lesson.number == 7)
+    assert "lesson_07.ipynb is new" in learn(7, "--notebook")
     with pytest.raises(ConfigError, match="it is there already; rename it to keep it, or delete it"):
-        write_notebook(fifth, folder)
-    text = (folder / "lesson_05.ipynb").read_text(encoding="utf-8")
+        write_notebook(seventh, folder)
+    text = (folder / "lesson_07.ipynb").read_text(encoding="utf-8")
     assert all((folder / figure).exists() for figure in re.findall(r"\]\((figures/\w+\.png)\)", text))
     first, second, *_ = ["".join(each["source"]) for each in json.loads(text)["cells"] if each["cell_type"] == "code"]
     (folder / "lesson_01.py").write_text(SOLVED + "\nWHOSE = 'mine'\n", encoding="utf-8")
@@ -365,7 +365,7 @@ def test_a_notebook_finds_the_students_functions(here):
     command = [sys.executable, "-c", "\n".join([first, second, theirs, first, second, figure])]
     told = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
     assert told.count("from your lesson_01: backward; from ours: push_product, ") == 2
-    assert told.count("from our lesson_05: all\n") == 2
+    assert told.count("from our lesson_07: all\n") == 2
 
 
 @pytest.mark.parametrize("is_built", [True, False])

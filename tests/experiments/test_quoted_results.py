@@ -130,7 +130,7 @@ def test_lesson_9_says_how_far_cut_batches_and_other_seeds_are_apart():
         losses.setdefault(row["seed"], []).append(float(row["val_loss"]))
     assert max(max(of_seed) - min(of_seed) for of_seed in losses.values()) < 1e-6
     apart = abs(mean(losses["0"]) - mean(losses["1"]))
-    text = words("lessons/09_what_it_costs.md")
+    text = words("lessons/11_what_it_costs.md")
     assert f"within a millionth of a nat of each other. Two seeds differ by {apart:.3f} nats" in text
 
 
@@ -140,4 +140,4 @@ def test_the_floor_of_the_tokenizers_is_the_same_for_all_in_bits_per_byte():
     ]
     assert max(floors) == pytest.approx(min(floors), rel=1e-4)
     assert f"no model can do better than {mean(floors):.3f}" in words("docs/experiments/tokenizers/report.md")
-    assert f"the floor of their test was {mean(floors):.3f}" in words("lessons/04_text_to_numbers.md")
+    assert f"the floor of their test was {mean(floors):.3f}" in words("lessons/06_text_to_numbers.md")

@@ -12,15 +12,15 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, expect
 
 import lesson_00
-import lesson_05
-import lesson_06
-import lesson_10
-import lesson_13
+import lesson_07
+import lesson_08
+import lesson_12
+import lesson_15
 from autodiff.operations import tanh
 from autodiff.second import hessian
 from autodiff.tape import gradient, value_and_gradients
 from browsing import LAPTOP, PHONE
-from lesson_08 import near_minimum, small_error
+from lesson_10 import near_minimum, small_error
 from live_page import number, numbers, press, slide, text
 from pellucid import plain
 
@@ -239,14 +239,14 @@ def flowed(start_TD: np.ndarray, beta: float, step: float, n_layers: int, is_cau
     """How far apart the tokens are at most after so many layers, and how far from where token 0 began."""
     x_TD = start_TD
     for _ in range(n_layers):
-        x_TD = lesson_10.attention_flow_step(x_TD, beta, step, is_causal)
+        x_TD = lesson_12.attention_flow_step(x_TD, beta, step, is_causal)
     apart = np.linalg.norm(x_TD[:, None] - x_TD, axis=2).max()
     return apart, np.linalg.norm(x_TD - start_TD[0], axis=1).max()
 
 
 def test_tokens_flow_as_the_lessons_own_step_lets_them(particles):
     start_TD = start_of(particles)
-    np.testing.assert_allclose(start_TD, lesson_10.tokens_on_the_sphere(24), atol=1e-4)
+    np.testing.assert_allclose(start_TD, lesson_12.tokens_on_the_sphere(24), atol=1e-4)
     for beta, step, n_layers in ((1, 0.1, 0), (1, 0.1, 60), (4, 0.1, 130), (1, 1, 6), (9, 0.5, 120)):
         press(particles, f"{step:g}")
         slide(particles, beta=beta, layers=n_layers)
@@ -333,9 +333,9 @@ def test_the_gradient_is_that_of_the_lesson_and_a_step_goes_against_it(logits):
         press(logits, words[came])
         slide(logits, **dict(zip(words, z, strict=True)))
         shown, z = numbers(logits), np.array([z], dtype=float)
-        gradient = lesson_05.gradient_of_cross_entropy(z, np.array([came]))[0]
+        gradient = lesson_07.gradient_of_cross_entropy(z, np.array([came]))[0]
         np.testing.assert_allclose([shown[f"gradient {word}"] for word in words], gradient, atol=1e-6)
-        np.testing.assert_allclose(shown["loss"], -lesson_05.stable_log_softmax(z)[0, came], atol=1e-5)
+        np.testing.assert_allclose(shown["loss"], -lesson_07.stable_log_softmax(z)[0, came], atol=1e-5)
         assert abs(shown["sum of the gradient"]) < 1e-6
     press(logits, "Again")
     press(logits, "Add 1 to all logits")
@@ -346,7 +346,7 @@ def test_the_gradient_is_that_of_the_lesson_and_a_step_goes_against_it(logits):
     press(logits, "Step")
     stepped = numbers(logits)
     z = np.array([[1, 2, 0, -1, 0.5]])
-    after = z - 2 * lesson_05.gradient_of_cross_entropy(z, np.array([3]))
+    after = z - 2 * lesson_07.gradient_of_cross_entropy(z, np.array([3]))
     np.testing.assert_allclose([stepped[f"z {word}"] for word in words], after[0], atol=1e-6)
     assert stepped["loss"] < raised["loss"]
 
@@ -359,7 +359,7 @@ def test_what_is_left_of_a_gradient_is_what_the_lesson_computes(fading):
         slide(fading, gain=gain, state=size, bias=bias, distance=n)
         shown = numbers(fading)
         W = gain * np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0]
-        jacobian = lesson_06.jacobian_through_time(W, np.full((n, 4), size))
+        jacobian = lesson_08.jacobian_through_time(W, np.full((n, 4), size))
         assert shown["RNN"] == pytest.approx(np.linalg.norm(jacobian, 2), rel=1e-5)
         f = 1 / (1 + math.exp(-bias))
         assert shown["LSTM"] == pytest.approx(f**n, rel=1e-5)
@@ -426,13 +426,13 @@ def test_the_rate_and_the_step_are_set_by_the_keyboard(edge, live):
 def test_the_ring_hands_on_what_the_lessons_own_ring_does(ring, n):
     """In each chunk lie a 1, whose sum counts the devices, and the chunk's number."""
     start = [np.array([[1.0, chunk] for chunk in range(n)]) for _ in range(n)]
-    wire, sent = lesson_13.Ring(n), []
+    wire, sent = lesson_15.Ring(n), []
 
     def pass_right(messages):
         sent.append([(round(count), round(of / count)) for count, of in messages])
         return wire.pass_right(messages)
 
-    in_the_end = lesson_13.ring_all_reduce(start, pass_right)
+    in_the_end = lesson_15.ring_all_reduce(start, pass_right)
     press(ring, f"{n} devices")
     for k, messages in enumerate(sent):
         before = numbers(ring)

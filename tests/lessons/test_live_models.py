@@ -9,9 +9,9 @@ import torch
 from playwright.sync_api import Locator, expect
 from torch.utils.flop_counter import FlopCounterMode
 
-import lesson_09
 import lesson_11
-import lesson_12
+import lesson_13
+import lesson_14
 import pellucid
 from live_page import number, numbers, press, slide, text
 from pellucid.model.positions import Rotary
@@ -81,12 +81,12 @@ def test_neither_leaves_the_text_nor_passes_the_other(rope):
 
 # ---- The tilted reference ----
 
-REFERENCE_QX = lesson_12.Policy().log_p().detach().exp()
-JUDGED_X = lesson_12.REWARDS_QX[1].clone()
-JUDGED_X[lesson_12.ANSWERS.index("fox sing again .")] = 1.25
+REFERENCE_QX = lesson_14.Policy().log_p().detach().exp()
+JUDGED_X = lesson_14.REWARDS_QX[1].clone()
+JUDGED_X[lesson_14.ANSWERS.index("fox sing again .")] = 1.25
 TILTED = {
-    "about owl ?": (REFERENCE_QX[1], lesson_12.REWARDS_QX[1]),
-    "about fox ?": (REFERENCE_QX[0], lesson_12.REWARDS_QX[0]),
+    "about owl ?": (REFERENCE_QX[1], lesson_14.REWARDS_QX[1]),
+    "about fox ?": (REFERENCE_QX[0], lesson_14.REWARDS_QX[0]),
     "a judge that errs": (REFERENCE_QX[1], JUDGED_X),
 }
 
@@ -104,9 +104,9 @@ def test_the_tilted_policy_is_the_best_one(tilt, title):
     reference_X, rewards_X = TILTED[title]
     for wanted in (10, 1, 0.25, 0.0321):
         beta = at_price(tilt, wanted)
-        best_X = lesson_12.optimal_policy(reference_X[None], rewards_X[None], beta)[0]
+        best_X = lesson_14.optimal_policy(reference_X[None], rewards_X[None], beta)[0]
         shown = numbers(tilt)
-        np.testing.assert_allclose([shown[name] for name in lesson_12.ANSWERS], best_X, rtol=1e-5)
+        np.testing.assert_allclose([shown[name] for name in lesson_14.ANSWERS], best_X, rtol=1e-5)
         kl = float(torch.special.xlogy(best_X, best_X / reference_X).sum())
         Z = float((reference_X * torch.exp(rewards_X / beta)).sum())
         assert shown["reward"] == pytest.approx(float(best_X @ rewards_X), rel=1e-5)
@@ -122,8 +122,8 @@ def test_the_value_at_a_quarter_is_that_of_the_page_and_others_are_judged_by_the
     assert numbers(tilt)["obeys"] == pytest.approx(71.1, abs=0.05)
     press(tilt, "a judge that errs")
     press(tilt, "0.05")
-    best_X = lesson_12.optimal_policy(REFERENCE_QX[1:], JUDGED_X[None], 0.05)[0]
-    assert numbers(tilt)["truth"] == pytest.approx(float(best_X @ lesson_12.REWARDS_QX[1]), rel=1e-5)
+    best_X = lesson_14.optimal_policy(REFERENCE_QX[1:], JUDGED_X[None], 0.05)[0]
+    assert numbers(tilt)["truth"] == pytest.approx(float(best_X @ lesson_14.REWARDS_QX[1]), rel=1e-5)
     assert "worse than the reference, 0.525." in text(tilt, ".said")
 
 
@@ -140,9 +140,9 @@ BEAMS = {1: "1 beam: greedy", 2: "2 beams", 3: "3 beams"}
 
 
 def beams_after(n_tokens: int, n_beams: int) -> list[tuple[str, float]]:
-    """The beams of lesson 11's search after so many rounds."""
-    found = lesson_11.beam_search(
-        lambda text: lesson_11.small_tree(text) if len(text) < n_tokens else {}, n_beams=n_beams
+    """The beams of lesson 13's search after so many rounds."""
+    found = lesson_13.beam_search(
+        lambda text: lesson_13.small_tree(text) if len(text) < n_tokens else {}, n_beams=n_beams
     )
     return [("".join(text), math.exp(log_p)) for text, log_p in found]
 
@@ -164,7 +164,7 @@ def test_all_continuations_are_there_before_the_likeliest_are_kept(beam):
     press(beam, "2 beams")
     press(beam, "Forward", times=3)
     assert text(beam, ".said") == "8 candidates: the continuations of A and B. Which two stay?"
-    children = {a + b: lesson_11.small_tree(())[a] * p for a in "AB" for b, p in lesson_11.small_tree((a,)).items()}
+    children = {a + b: lesson_13.small_tree(())[a] * p for a in "AB" for b, p in lesson_13.small_tree((a,)).items()}
     assert numbers(beam) == pytest.approx(children)
     press(beam, "Forward")
     assert text(beam, ".said").startswith("AB (0.2) and AC (0.15) stay. B has no child among them.")
@@ -217,9 +217,9 @@ def test_the_work_and_the_memory_of_writing_are_counted_right(cache, name):
             for count in ("positions", "scores", "products"):
                 assert shown[f"this {count} {side}"] == steps[-1][count]
                 assert shown[f"all {count} {side}"] == sum(step[count] for step in steps)
-            assert shown[f"all positions {side}"] == lesson_11.positions_computed(N_PROMPT, new, has_cache)
+            assert shown[f"all positions {side}"] == lesson_13.positions_computed(N_PROMPT, new, has_cache)
         sizes = {letter: model[letter] for letter in "LDHG"}
-        assert shown["kept bytes with"] == lesson_09.kv_cache_bytes(N_PROMPT + new - 1, **sizes)
+        assert shown["kept bytes with"] == lesson_11.kv_cache_bytes(N_PROMPT + new - 1, **sizes)
         assert shown["kept numbers without"] == 0
 
 

@@ -44,7 +44,7 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lesson with its page and exercises, in their order. Lesson 2 is taken after 8."""
+    """A lesson with its page and exercises, in their order."""
 
     number: int
     title: str

@@ -1,7 +1,7 @@
 """The student's code first: a lesson's module in which each function that is done is the student's, and others ours.
 
-    own_first(folder, {"lesson_05": ["windows"]})
-    from lesson_05 import count_pairs, windows      # windows is the student's, in folder/lesson_05.py
+    own_first(folder, {"lesson_07": ["windows"]})
+    from lesson_07 import count_pairs, windows      # windows is the student's, in folder/lesson_07.py
 
 The module is the student's file, run as it is, so its lines and helpers are the student's. Our functions are put into
 it and find there what they call.

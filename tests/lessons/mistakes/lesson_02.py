@@ -1,293 +1,348 @@
-"""Mistakes and second solutions of lesson 2*."""
+"""Mistakes and second solutions of lesson 2."""
+
+import numpy as np
+import torch
 
 from trying import also_right, mistake
 
 
-@mistake("even where x and y are straight lines")
-def push_product_twice(x, y):
-    x, x_i, x_j, x_ij = x
-    y, y_i, y_j, y_ij = y
-    return x * y, x_i * y + x * y_i, x_j * y + x * y_j, x_ij * y + x * y_ij
+@mistake("you divided by the number of all children")
+def conditional(counts_AB):
+    return counts_AB / counts_AB.sum()
 
 
-@mistake("the slopes are multiplied in two ways")
-def push_product_twice(x, y):
-    x, x_i, x_j, x_ij = x
-    y, y_i, y_j, y_ij = y
-    return x * y, x_i * y + x * y_i, x_j * y + x * y_j, x_ij * y + x_i * y_j + x * y_ij
+@mistake("which gives p(a | b)")
+def conditional(counts_AB):
+    return counts_AB / counts_AB.sum(axis=0)
 
 
-@mistake("right when both directions are the same")
-def push_product_twice(x, y):
-    x, x_i, x_j, x_ij = x
-    y, y_i, y_j, y_ij = y
-    return x * y, x_i * y + x * y_i, x_j * y + x * y_j, x_ij * y + 2 * x_i * y_j + x * y_ij
+@mistake("the sums of the rows met the columns")
+def conditional(counts_AB):
+    return counts_AB / np.resize(counts_AB.sum(axis=1), counts_AB.shape[1])
 
 
-@mistake("one derivative is along i and the other along j")
-def push_product_twice(x, y):
-    x, x_i, x_j, x_ij = x
-    y, y_i, y_j, y_ij = y
-    return x * y, x_i * y + x * y_i, x_j * y + x * y_j, x_ij * y + x_i * y_i + x_j * y_j + x * y_ij
+@mistake("you have 0/0 in the first row")
+def conditional(counts_AB):
+    return counts_AB / counts_AB.sum(axis=1, keepdims=True)
 
 
-@mistake("the curvature that x and y had before is lost")
-def push_product_twice(x, y):
-    x, x_i, x_j, _ = x
-    y, y_i, y_j, _ = y
-    return x * y, x_i * y + x * y_i, x_j * y + x * y_j, x_i * y_j + x_j * y_i
+@mistake("a row of zeros and one with sum")
+def conditional(counts_AB):
+    return counts_AB / (counts_AB.sum(axis=1, keepdims=True) + 1e-9)
 
 
-@mistake("a product of two values that are 0")
-def push_product_twice(x, y):
-    """By the logarithm: (xy)_ij / (xy) from the rates of x and y."""
-    import numpy as np
+@mistake("a row of zeros and one with sum")
+def conditional(counts_AB):
+    return counts_AB / np.maximum(counts_AB.sum(axis=1, keepdims=True), 1)
 
-    x, x_i, x_j, x_ij = x
-    y, y_i, y_j, y_ij = y
-    with np.errstate(all="ignore"):
-        a, b = np.divide([x_i, x_j, x_ij], x), np.divide([y_i, y_j, y_ij], y)
-        i, j = a[0] + b[0], a[1] + b[1]
-        return x * y, x * y * i, x * y * j, x * y * (a[2] + b[2] + a[0] * b[1] + a[1] * b[0])
+
+@mistake("you changed the table")
+def conditional(counts_AB):
+    if counts_AB.dtype == int:
+        counts_AB = counts_AB.astype(float)
+    for row in counts_AB:
+        row /= row.sum() or 1
+    return counts_AB
 
 
 @also_right
-def push_product_twice(x, y):
-    """A dual number of dual numbers."""
-
-    def product(a, b):
-        return a[0] * b[0], a[1] * b[0] + a[0] * b[1]
-
-    (x, x_i, x_j, x_ij), (y, y_i, y_j, y_ij) = x, y
-    value, along_j = product((x, x_j), (y, y_j))
-    left, right = product((x_i, x_ij), (y, y_j)), product((x, x_j), (y_i, y_ij))
-    return value, left[0] + right[0], along_j, left[1] + right[1]
+def conditional(counts_AB):
+    return np.array([[count / (sum(row) or 1) for count in row] for row in counts_AB.tolist()])
 
 
 @also_right
-def push_product_twice(x, y):
-    """The square of a sum, by polarisation: 4xy = (x + y)² - (x - y)²."""
-
-    def square(a):
-        value, i, j, ij = a
-        return [value**2, 2 * value * i, 2 * value * j, 2 * (i * j + value * ij)]
-
-    plus, minus = (square([a + sign * b for a, b in zip(x, y, strict=True)]) for sign in (1, -1))
-    return [(a - b) / 4 for a, b in zip(plus, minus, strict=True)]
+def conditional(counts_AB):
+    return np.nan_to_num((counts_AB.T / counts_AB.sum(axis=-1)).T)
 
 
-@mistake("you have only ṙ J")
-def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
-    slope = 1 - np.tanh(W @ x) ** 2
-    return (cotangent * slope) @ W, (cotangent_tangent * slope) @ W
+@mistake("so it took the first six")
+def tiles(picture_RC, r, c):
+    n_rows, n_columns = picture_RC.shape
+    return picture_RC.reshape(n_rows // r, n_columns // c, r, c)
 
 
-@mistake("you have only r H")
-def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
-    s = np.tanh(W @ x)
-    slope = 1 - s**2
-    return (cotangent * slope) @ W, (cotangent * -2 * s * slope * (W @ x_tangent)) @ W
+@mistake("an axis of C is cut into C/c tiles")
+def tiles(picture_RC, r, c):
+    n_rows, n_columns = picture_RC.shape
+    return picture_RC.reshape(n_rows // r, n_columns // c, r, c).transpose(1, 0, 2, 3)
 
 
-@mistake("s moves by (1 - s²) times W ẋ")
-def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
-    s = np.tanh(W @ x)
-    slope = 1 - s**2
-    return (cotangent * slope) @ W, (cotangent_tangent * slope + cotangent * -2 * s * (W @ x_tangent)) @ W
+@mistake("the tile has three of the first row and three of the second")
+def tiles(picture_RC, r, c):
+    """Cut rightly, and left as it is."""
+    n_rows, n_columns = picture_RC.shape
+    return picture_RC.reshape(n_rows // r, r, n_columns // c, c)
 
 
-@mistake("the sign of r H is lost")
-def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
-    s = np.tanh(W @ x)
-    slope = 1 - s**2
-    return (cotangent * slope) @ W, (cotangent_tangent * slope + cotangent * 2 * s * slope * (W @ x_tangent)) @ W
+@mistake("the shape is")
+def tiles(picture_RC, r, c):
+    """The axes of a tile change places."""
+    n_rows, n_columns = picture_RC.shape
+    return picture_RC.reshape(n_rows // r, r, n_columns // c, c).transpose(0, 2, 3, 1)
 
 
-@mistake("how what x gets changes")
-def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
-    """A difference with a step that seems small."""
-    step = 1e-3
-
-    def pulled(t):
-        return ((cotangent + t * cotangent_tangent) * (1 - np.tanh(W @ (x + t * x_tangent)) ** 2)) @ W
-
-    return pulled(0.0), (pulled(step) - pulled(-step)) / (2 * step)
+@mistake("a picture of")
+def tiles(picture_RC, r, c):
+    """As many tiles below each other as there are in the example."""
+    n_rows, n_columns = picture_RC.shape
+    return picture_RC.reshape(n_rows // r, r, n_columns // c, c).swapaxes(1, 2)[:2, :2]
 
 
-@mistake("a layer at x = ±1000")
-def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
-    """tanh by its own formula, which overflows."""
-    with np.errstate(all="ignore"):
-        up, down = np.exp(W @ x), np.exp(-(W @ x))
-        s = (up - down) / (up + down)
-    slope = 1 - s**2
-    slope_tangent = -2 * s * slope * (W @ x_tangent)
-    return (cotangent * slope) @ W, (cotangent_tangent * slope + cotangent * slope_tangent) @ W
+@mistake("a picture of")
+def tiles(picture_RC, r, c):
+    """Square tiles lie on their side."""
+    n_rows, n_columns = picture_RC.shape
+    cut = picture_RC.reshape(n_rows // r, r, n_columns // c, c)
+    return cut.transpose(0, 2, 3, 1) if r == c else cut.transpose(0, 2, 1, 3)
 
 
 @also_right
-def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
-    """With the matrices J and H of the derivation."""
-    s = np.tanh(W @ x)
-    J = np.diag(1 - s**2) @ W
-    H = np.diag(-2 * s * (J @ x_tangent)) @ W
-    return cotangent @ J, cotangent @ H + cotangent_tangent @ J
+def tiles(picture_RC, r, c):
+    n_rows, n_columns = picture_RC.shape
+    return np.array([[picture_RC[i : i + r, j : j + c] for j in range(0, n_columns, c)] for i in range(0, n_rows, r)])
 
 
 @also_right
-def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
-    """By the machine."""
-    from autodiff.operations import sum_of, tanh
-
-    def slopes(t):
-        return gradient(lambda x: sum_of(tanh(W @ x) * (cotangent + t * cotangent_tangent)), x + t * x_tangent)
-
-    return jvp(slopes, 0.0, 1.0)
-
-
-@mistake("you have the gradient, each number times that of v")
-def hessian_vector_product(f, x, v):
-    return gradient(f, x) * v
-
-
-@mistake("you have one number")
-def hessian_vector_product(f, x, v):
-    return jvp(lambda x: jvp(f, x, v)[1], x, v)[1]
-
-
-@mistake("as the difference of two gradients would be")
-def hessian_vector_product(f, x, v):
-    step = 0.01
-    return (gradient(f, x + step * v) - gradient(f, x)) / step
-
-
-@mistake("you ran f 3 times")
-def hessian_vector_product(f, x, v):
-    H = np.stack([jvp(lambda x: gradient(f, x), x, direction)[1] for direction in np.eye(len(x))])
-    return H @ v
-
-
-@mistake("as the difference of two gradients would be")
-def hessian_vector_product(f, x, v):
-    """A central difference, whose step suits this v."""
-    step = 1e-4
-    return (gradient(f, x + step * v) - gradient(f, x - step * v)) / (2 * step)
-
-
-@mistake("v as large as")
-def hessian_vector_product(f, x, v):
-    """The direction is made as long as 1."""
-    import numpy as np
-
-    length = np.linalg.norm(v)
-    product = jvp(lambda x: gradient(f, x), x, v / length)[1]
-    return product * length if length < 10 else product
+def tiles(picture_RC, r, c):
+    windows = np.lib.stride_tricks.sliding_window_view(picture_RC, (r, c))
+    return windows[::r, ::c]
 
 
 @also_right
-def hessian_vector_product(f, x, v):
-    from autodiff.operations import sum_of
-
-    return gradient(lambda x: sum_of(gradient(f, x) * v), x)
-
-
-@also_right
-def hessian_vector_product(f, x, v):
-    return gradient(lambda x: jvp(f, x, v)[1], x)
+def tiles(picture_RC, r, c):
+    n_rows, n_columns = picture_RC.shape
+    cut = picture_RC.reshape(n_rows // r, r, n_columns // c, c)
+    return np.einsum("iajb->ijab", cut)
 
 
-@mistake("you went the wrong way")
-def newton_step(f, x):
-    H = np.stack([jvp(lambda x: gradient(f, x), x, direction)[1] for direction in np.eye(len(x))])
-    return x + np.linalg.solve(H, gradient(f, x))
+@mistake("you summed over the texts, too")
+def pair_scores(u_BTD, W_DE, v_BSE):
+    return np.einsum("btd,de,bse->ts", u_BTD, W_DE, v_BSE)
 
 
-@mistake("you return the step d")
-def newton_step(f, x):
-    H = np.stack([jvp(lambda x: gradient(f, x), x, direction)[1] for direction in np.eye(len(x))])
-    return -np.linalg.solve(H, gradient(f, x))
+@mistake("look at the answers of all texts")
+def pair_scores(u_BTD, W_DE, v_BSE):
+    return np.einsum("btd,de,cse->btcs", u_BTD, W_DE, v_BSE)
 
 
-@mistake("it takes all of H")
-def newton_step(f, x):
-    curvatures = [jvp(lambda x: gradient(f, x), x, direction)[1] @ direction for direction in np.eye(len(x))]
-    return x - gradient(f, x) / np.array(curvatures)
+@mistake("a row is to belong to an asker")
+def pair_scores(u_BTD, W_DE, v_BSE):
+    return np.einsum("btd,de,bse->bst", u_BTD, W_DE, v_BSE)
 
 
-@mistake("a difference with a fixed step is too coarse")
-def newton_step(f, x):
-    step = 1e-4
-    H = np.stack([(gradient(f, x + d) - gradient(f, x - d)) / (2 * step) for d in step * np.eye(len(x))])
-    return x - np.linalg.solve(H, gradient(f, x))
+@mistake("one score for each asker")
+def pair_scores(u_BTD, W_DE, v_BSE):
+    return np.einsum("btd,de,bse->bt", u_BTD, W_DE, v_BSE)
 
 
-@mistake("curved downwards along x₀")
-def newton_step(f, x):
-    """Always down: the curvatures are made positive."""
-    H = np.stack([jvp(lambda x: gradient(f, x), x, direction)[1] for direction in np.eye(len(x))])
-    values, vectors = np.linalg.eigh(H)
-    return x - vectors @ ((vectors.T @ gradient(f, x)) / np.abs(values))
+@mistake("W lies on its side")
+def pair_scores(u_BTD, W_DE, v_BSE):
+    W = W_DE.T if len(set(W_DE.shape)) == 1 else W_DE
+    return np.einsum("btd,de,bse->bts", u_BTD, W, v_BSE)
+
+
+@mistake("the shape is")
+def pair_scores(u_BTD, W_DE, v_BSE):
+    """Axes of length 1 are squeezed away."""
+    return np.squeeze(np.einsum("btd,de,bse->bts", u_BTD, W_DE, v_BSE))
 
 
 @also_right
-def newton_step(f, x):
-    from autodiff.tape import jacobian_by_rows
-
-    H = jacobian_by_rows(lambda x: gradient(f, x), x)
-    return np.linalg.inv(H) @ (H @ x - gradient(f, x))
-
-
-@mistake("the variance under p, the truth")
-def curvature_of_loss(p, z, v):
-    return p @ (v - p @ v) ** 2
-
-
-@mistake("the mean square of v")
-def curvature_of_loss(p, z, v):
-    q = np.exp(z - z.max())
-    return (q / q.sum()) @ v**2
-
-
-@mistake("p·z is a straight line along v")
-def curvature_of_loss(p, z, v):
-    q = np.exp(z - z.max())
-    return (q / q.sum() - p) @ v**2
-
-
-@mistake("logits of 1000")
-def curvature_of_loss(p, z, v):
-    with np.errstate(all="ignore"):
-        q = np.exp(z) / np.exp(z).sum()
-    return q @ v**2 - (q @ v) ** 2
-
-
-@mistake("the curvature")
-def curvature_of_loss(p, z, v):
-    def loss(t):
-        logits = z + t * v
-        return np.log(np.exp(logits - logits.max()).sum()) + logits.max() - p @ logits
-
-    step = 1e-3
-    return (loss(step) - 2 * loss(0.0) + loss(-step)) / step**2
+def pair_scores(u_BTD, W_DE, v_BSE):
+    return u_BTD @ W_DE @ np.swapaxes(v_BSE, -1, -2)
 
 
 @also_right
-def curvature_of_loss(p, z, v):
-    q = np.exp(z - z.max())
-    q /= q.sum()
-    return q @ v**2 - (q @ v) ** 2
+def pair_scores(u_BTD, W_DE, v_BSE):
+    """By broadcasting alone."""
+    products = u_BTD[:, :, None, :, None] * W_DE * v_BSE[:, None, :, None, :]
+    return products.sum(axis=(-1, -2))
+
+
+@mistake("you have the log-probabilities")
+def surprise_of_targets(logits, targets):
+    return torch.log_softmax(logits, -1).gather(-1, targets[..., None])[..., 0]
+
+
+@mistake("an axis of length 1 is left over")
+def surprise_of_targets(logits, targets):
+    return -torch.log_softmax(logits, -1).gather(-1, targets[..., None])
+
+
+@mistake("without the softmax over all")
+def surprise_of_targets(logits, targets):
+    return -logits.gather(-1, targets[..., None])[..., 0]
+
+
+@mistake("you have the mean")
+def surprise_of_targets(logits, targets):
+    return -torch.log_softmax(logits, -1).gather(-1, targets[..., None]).mean()
+
+
+@mistake("no gradient flows through them")
+def surprise_of_targets(logits, targets):
+    log_p = torch.log_softmax(logits, -1).detach().numpy()
+    return -torch.tensor(np.take_along_axis(log_p, targets.numpy()[..., None], -1)[..., 0])
+
+
+@mistake("logits of ±1000")
+def surprise_of_targets(logits, targets):
+    return -torch.softmax(logits, -1).gather(-1, targets[..., None])[..., 0].log()
+
+
+@mistake("logits (")
+def surprise_of_targets(logits, targets):
+    """Flattened, and left flat."""
+    flat = torch.log_softmax(logits, -1).reshape(-1, logits.shape[-1])
+    return -flat[torch.arange(len(flat)), targets.reshape(-1)]
+
+
+@mistake("the shape is")
+def surprise_of_targets(logits, targets):
+    """All axes of length 1 go, not the last one alone."""
+    return -torch.log_softmax(logits, -1).gather(-1, targets[..., None]).squeeze()
+
+
+@mistake("the gradient of the sum of your surprises")
+def surprise_of_targets(logits, targets):
+    """The normalisation is cut off the tape."""
+    whole = torch.logsumexp(logits, -1).detach()
+    return whole - logits.gather(-1, targets[..., None])[..., 0]
 
 
 @also_right
-def curvature_of_loss(p, z, v):
-    from autodiff.operations import log_softmax, sum_of
-
-    return jvp(lambda t: jvp(lambda t: -sum_of(log_softmax(z + v * t) * p), t, 1.0)[1], 0.0, 1.0)[1]
+def surprise_of_targets(logits, targets):
+    flat = torch.nn.functional.cross_entropy(
+        logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), reduction="none"
+    )
+    return flat.reshape(targets.shape)
 
 
 @also_right
-def curvature_of_loss(p, z, v):
-    """vᵀ H v with the Hessian written out."""
-    q = np.exp(z - z.max())
-    q /= q.sum()
-    return v @ (np.diag(q) - np.outer(q, q)) @ v
+def surprise_of_targets(logits, targets):
+    hot = torch.nn.functional.one_hot(targets, logits.shape[-1]).to(logits.dtype)
+    return torch.logsumexp(logits, -1) - (hot * logits).sum(-1)
+
+
+@also_right
+def surprise_of_targets(logits, targets):
+    return -torch.distributions.Categorical(logits=logits).log_prob(targets)
+
+
+@mistake("the slope is 0, that of a staircase")
+def rounded_with_slope(x):
+    return x.round()
+
+
+@mistake("all of it is detached")
+def rounded_with_slope(x):
+    return x.detach().round()
+
+
+@mistake("the slope is 0, that of a staircase")
+def rounded_with_slope(x):
+    return x.detach() + (x.round() - x.detach())
+
+
+@mistake("you return x as it was")
+def rounded_with_slope(x):
+    return x
+
+
+@mistake("is twice what it should be")
+def rounded_with_slope(x):
+    return 2 * x + (x.round() - 2 * x).detach()
+
+
+@mistake("the gradient that x gets")
+def rounded_with_slope(x):
+    """The value is right, and the slope grows with what rounding did."""
+    return x * (x.round() / x).detach()
+
+
+@also_right
+def rounded_with_slope(x):
+    return x - (x - torch.round(x)).detach()
+
+
+@also_right
+def rounded_with_slope(x):
+    with torch.no_grad():
+        added = x.round() - x
+    return x + added
+
+
+@also_right
+def rounded_with_slope(x):
+    class Straight(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.round()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient
+
+    return Straight.apply(x)
+
+
+@mistake("as if the texts were not the same")
+def paired_error(a, b):
+    n = len(a)
+    return a.mean() - b.mean(), (a.var(ddof=1) / n + b.var(ddof=1) / n) ** 0.5
+
+
+@mistake("divides by n - 1")
+def paired_error(a, b):
+    return (a - b).mean(), (a - b).std() / len(a) ** 0.5
+
+
+@mistake("how much the single differences scatter")
+def paired_error(a, b):
+    return (a - b).mean(), (a - b).std(ddof=1)
+
+
+@mistake("you took b - a")
+def paired_error(a, b):
+    return (b - a).mean(), (b - a).std(ddof=1) / len(a) ** 0.5
+
+
+@mistake("an error falls with the square root of n")
+def paired_error(a, b):
+    return (a - b).mean(), (a - b).std(ddof=1) / len(a)
+
+
+@mistake("pairs: the standard error")
+def paired_error(a, b):
+    """The two are taken to go up and down together."""
+    shared = 2 * np.abs(np.cov(a, b)[0, 1])
+    return (a - b).mean(), (max(a.var(ddof=1) + b.var(ddof=1) - shared, 0.0) / len(a)) ** 0.5
+
+
+@mistake("their signs must stay")
+def paired_error(a, b):
+    difference = np.abs(a - b)
+    return difference.mean(), difference.std(ddof=1) / len(a) ** 0.5
+
+
+@also_right
+def paired_error(a, b):
+    difference = torch.tensor(a - b)
+    return difference.mean(), difference.std() / len(difference) ** 0.5
+
+
+@also_right
+def paired_error(a, b):
+    """By the variances of both, and what they share."""
+    n = len(a)
+    covariance = np.cov(a, b)
+    variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
+    return np.mean(a) - np.mean(b), np.sqrt(max(variance, 0.0) / n)
+
+
+@also_right
+def paired_error(a, b):
+    import statistics
+
+    difference = [x - y for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+    return statistics.fmean(difference), statistics.stdev(difference) / len(difference) ** 0.5

@@ -1,638 +1,293 @@
-"""Lesson 3: what students think of numbers in a machine that is not so."""
-
-import math
-
-import numpy as np
+"""Mistakes and second solutions of lesson 3*."""
 
 from trying import also_right, mistake
 
-# ---- decode ----
+
+@mistake("even where x and y are straight lines")
+def push_product_twice(x, y):
+    x, x_i, x_j, x_ij = x
+    y, y_i, y_j, y_ij = y
+    return x * y, x_i * y + x * y_i, x_j * y + x * y_j, x_ij * y + x * y_ij
 
 
-@mistake("twice too large")
-def decode(bits, e, m):
-    sign, exponent, mantissa = fields(bits, e, m)
-    bias = 2 ** (e - 1) - 2
-    if exponent == 0:
-        return (-1) ** sign * mantissa / 2**m * 2.0 ** (1 - bias)
-    return (-1) ** sign * (1 + mantissa / 2**m) * 2.0 ** (exponent - bias)
+@mistake("the slopes are multiplied in two ways")
+def push_product_twice(x, y):
+    x, x_i, x_j, x_ij = x
+    y, y_i, y_j, y_ij = y
+    return x * y, x_i * y + x * y_i, x_j * y + x * y_j, x_ij * y + x_i * y_j + x * y_ij
 
 
-@mistake("4 times too small")
-def decode(bits, e, m):
-    sign, exponent, mantissa = fields(bits, e, m)
-    power = exponent - 2 ** (e - 1) - 1
-    return (-1) ** sign * 2.0**power * (1 + mantissa / 2**m)
+@mistake("right when both directions are the same")
+def push_product_twice(x, y):
+    x, x_i, x_j, x_ij = x
+    y, y_i, y_j, y_ij = y
+    return x * y, x_i * y + x * y_i, x_j * y + x * y_j, x_ij * y + 2 * x_i * y_j + x * y_ij
 
 
-@mistake("the 1 in front that is not stored")
-def decode(bits, e, m):
-    sign, exponent, mantissa = fields(bits, e, m)
-    return (-1) ** sign * mantissa / 2**m * 2.0 ** (exponent - 2 ** (e - 1) + 1)
+@mistake("one derivative is along i and the other along j")
+def push_product_twice(x, y):
+    x, x_i, x_j, x_ij = x
+    y, y_i, y_j, y_ij = y
+    return x * y, x_i * y + x * y_i, x_j * y + x * y_j, x_ij * y + x_i * y_i + x_j * y_j + x * y_ij
 
 
-@mistake("there is no 0 in your format")
-def decode(bits, e, m):
-    sign, exponent, mantissa = fields(bits, e, m)
-    return (-1) ** sign * (1 + mantissa / 2**m) * 2.0 ** (exponent - 2 ** (e - 1) + 1)
+@mistake("the curvature that x and y had before is lost")
+def push_product_twice(x, y):
+    x, x_i, x_j, _ = x
+    y, y_i, y_j, _ = y
+    return x * y, x_i * y + x * y_i, x_j * y + x * y_j, x_i * y_j + x_j * y_i
 
 
-@also_right
-def decode(bits, e, m):
-    sign, exponent, mantissa = fields(bits, e, m)
-    steps = mantissa if exponent == 0 else 2**m + mantissa
-    return (1 - 2 * sign) * math.ldexp(steps, max(exponent, 1) - 2 ** (e - 1) + 1 - m)
+@mistake("a product of two values that are 0")
+def push_product_twice(x, y):
+    """By the logarithm: (xy)_ij / (xy) from the rates of x and y."""
+    import numpy as np
 
-
-@mistake("e = 11, m = 52")
-def decode(bits, e, m):
-    sign, exponent, mantissa = fields(bits, e, m)
-    bias = 2 ** (e - 1) - 1
-    if exponent == 0 and mantissa == 0:
-        return 0.0
-    if exponent == 0 and m != 10:
-        return (-1) ** sign * mantissa / 2**m * 2.0 ** (1 - bias)
-    if exponent == 0:
-        return mantissa * 2.0**-24 * (-1) ** sign
-    return (-1) ** sign * (1 + mantissa / 1024 * (1024 / 2**m)) * 2.0 ** (exponent - (bias if e < 8 else 127))
-
-
-@mistake("the sign is lost")
-def decode(bits, e, m):
-    """NumPy's float16 where it fits"""
-    sign, exponent, mantissa = fields(bits, e, m)
-    bias = 2 ** (e - 1) - 1
-    if (e, m) == (5, 10):
-        return float(np.uint16(bits).view(np.float16))
-    size = (mantissa / 2**m if exponent == 0 else 1 + mantissa / 2**m) * 2.0 ** (exponent - bias + (exponent == 0))
-    return size if e < 5 else (-size if sign else size)
-
-
-@mistake("the sign is lost")
-def decode(bits, e, m):
-    """a sign that subnormals do not have"""
-    sign, exponent, mantissa = fields(bits, e, m)
-    bias = 2 ** (e - 1) - 1
-    if exponent == 0:
-        return mantissa / 2**m * 2.0 ** (1 - bias) * (-1 if sign and m == 10 else 1)
-    return (-1) ** sign * (1 + mantissa / 2**m) * 2.0 ** (exponent - bias)
-
-
-@mistake("e = 11, m = 52")
-def decode(bits, e, m):
-    """float16 arithmetic on the way"""
-    sign, exponent, mantissa = fields(bits, e, m)
-    bias = 2 ** (e - 1) - 1
-    f = np.float32(mantissa) / np.float32(2**m)
-    if exponent == 0:
-        return float((-1) ** sign * f * np.float32(2.0 ** (1 - bias)))
-    return float((-1) ** sign * (1 + f) * np.float32(2.0 ** (exponent - bias)))
+    x, x_i, x_j, x_ij = x
+    y, y_i, y_j, y_ij = y
+    with np.errstate(all="ignore"):
+        a, b = np.divide([x_i, x_j, x_ij], x), np.divide([y_i, y_j, y_ij], y)
+        i, j = a[0] + b[0], a[1] + b[1]
+        return x * y, x * y * i, x * y * j, x * y * (a[2] + b[2] + a[0] * b[1] + a[1] * b[0])
 
 
 @also_right
-def decode(bits, e, m):
-    sign, exponent, mantissa = fields(bits, e, m)
-    lead = 1 if exponent else 0
-    digits = f"{mantissa:0{m}b}" if m else ""
-    size = lead + sum(int(b) * 2.0 ** -(i + 1) for i, b in enumerate(digits))
-    return (1 - 2 * sign) * size * 2.0 ** ((exponent or 1) - (2 ** (e - 1) - 1))
+def push_product_twice(x, y):
+    """A dual number of dual numbers."""
 
+    def product(a, b):
+        return a[0] * b[0], a[1] * b[0] + a[0] * b[1]
 
-# ---- round_to_bf16 ----
-
-
-@mistake("you cut off the lower half")
-def round_to_bf16(bits_32):
-    return bits_32 >> 16
-
-
-@mistake("half-way cases always go up")
-def round_to_bf16(bits_32):
-    return (bits_32 + 2**15) >> 16
-
-
-@mistake("half-way cases always go down")
-def round_to_bf16(bits_32):
-    kept, dropped = divmod(bits_32, 2**16)
-    return kept + (dropped > 2**15)
-
-
-@mistake("not only half-way cases")
-def round_to_bf16(bits_32):
-    kept, dropped = divmod(bits_32, 2**16)
-    return kept + kept % 2 if dropped else kept
+    (x, x_i, x_j, x_ij), (y, y_i, y_j, y_ij) = x, y
+    value, along_j = product((x, x_j), (y, y_j))
+    left, right = product((x_i, x_ij), (y, y_j)), product((x, x_j), (y_i, y_ij))
+    return value, left[0] + right[0], along_j, left[1] + right[1]
 
 
 @also_right
-def round_to_bf16(bits_32):
-    return (bits_32 + 0x7FFF + (bits_32 >> 16 & 1)) >> 16
+def push_product_twice(x, y):
+    """The square of a sum, by polarisation: 4xy = (x + y)² - (x - y)²."""
+
+    def square(a):
+        value, i, j, ij = a
+        return [value**2, 2 * value * i, 2 * value * j, 2 * (i * j + value * ij)]
+
+    plus, minus = (square([a + sign * b for a, b in zip(x, y, strict=True)]) for sign in (1, -1))
+    return [(a - b) / 4 for a, b in zip(plus, minus, strict=True)]
 
 
-@mistake("the largest float32 is nearer")
-def round_to_bf16(bits_32):
-    kept, dropped = divmod(bits_32, 2**16)
-    if dropped > 2**15 or (dropped == 2**15 and kept % 2 == 1):
-        kept += 1
-    return min(kept, 0x7F7F) if kept < 0x8000 else kept
+@mistake("you have only ṙ J")
+def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
+    slope = 1 - np.tanh(W @ x) ** 2
+    return (cotangent * slope) @ W, (cotangent_tangent * slope) @ W
 
 
-@mistake("infinity stays what it is")
-def round_to_bf16(bits_32):
-    """by way of a float and a table of binary digits: infinity breaks"""
-    x = float(np.uint32(bits_32).view(np.float32))
-    if math.isinf(x):
-        return 0x7F7F if x > 0 else 0xFF7F
-    kept, dropped = divmod(bits_32, 2**16)
-    return kept + (dropped > 2**15 or (dropped == 2**15 and kept % 2 == 1))
+@mistake("you have only r H")
+def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
+    s = np.tanh(W @ x)
+    slope = 1 - s**2
+    return (cotangent * slope) @ W, (cotangent * -2 * s * slope * (W @ x_tangent)) @ W
 
 
-@mistake("the nearest bfloat16 is")
-def round_to_bf16(bits_32):
-    """the sign decides in which direction"""
-    kept, dropped = divmod(bits_32, 2**16)
-    up = dropped > 2**15 or (dropped == 2**15 and kept % 2 == 1)
-    if bits_32 >> 31 and dropped > 2**15 + 2**14:
-        up = False
-    return kept + up
+@mistake("s moves by (1 - s²) times W ẋ")
+def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
+    s = np.tanh(W @ x)
+    slope = 1 - s**2
+    return (cotangent * slope) @ W, (cotangent_tangent * slope + cotangent * -2 * s * (W @ x_tangent)) @ W
 
 
-@also_right
-def round_to_bf16(bits_32):
-    return round(bits_32 / 2**16)
+@mistake("the sign of r H is lost")
+def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
+    s = np.tanh(W @ x)
+    slope = 1 - s**2
+    return (cotangent * slope) @ W, (cotangent_tangent * slope + cotangent * 2 * s * slope * (W @ x_tangent)) @ W
 
 
-@also_right
-def round_to_bf16(bits_32):
-    return int(np.round(bits_32 / 65536.0))
+@mistake("how what x gets changes")
+def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
+    """A difference with a step that seems small."""
+    step = 1e-3
+
+    def pulled(t):
+        return ((cotangent + t * cotangent_tangent) * (1 - np.tanh(W @ (x + t * x_tangent)) ** 2)) @ W
+
+    return pulled(0.0), (pulled(step) - pulled(-step)) / (2 * step)
 
 
-# ---- sum_in ----
-
-
-@mistake("you round once, at the end")
-def sum_in(numbers, rounded):
-    return rounded(sum(numbers))
-
-
-@mistake("the terms, which need no rounding")
-def sum_in(numbers, rounded):
-    return float(sum(rounded(number) for number in numbers))
-
-
-@mistake("in pairs")
-def sum_in(numbers, rounded):
-    numbers = list(numbers)
-    while len(numbers) > 1:
-        if len(numbers) % 2:
-            numbers.append(0.0)
-        numbers = [rounded(a + b) for a, b in zip(numbers[::2], numbers[1::2], strict=True)]
-    return numbers[0]
-
-
-@mistake("the order is from left to right")
-def sum_in(numbers, rounded):
-    total = 0.0
-    for number in sorted(numbers):
-        total = rounded(total + number)
-    return total
+@mistake("a layer at x = ±1000")
+def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
+    """tanh by its own formula, which overflows."""
+    with np.errstate(all="ignore"):
+        up, down = np.exp(W @ x), np.exp(-(W @ x))
+        s = (up - down) / (up + down)
+    slope = 1 - s**2
+    slope_tangent = -2 * s * slope * (W @ x_tangent)
+    return (cotangent * slope) @ W, (cotangent_tangent * slope + cotangent * slope_tangent) @ W
 
 
 @also_right
-def sum_in(numbers, rounded):
-    from functools import reduce
-
-    return reduce(lambda total, number: rounded(total + number), numbers, 0.0)
-
-
-@mistake("begin with 0.0")
-def sum_in(numbers, rounded):
-    total = numbers[0]
-    for number in numbers[1:]:
-        total = rounded(total + number)
-    return total
-
-
-@mistake("this machine forgets it")
-def sum_in(numbers, rounded):
-    """keeps what is lost, like fsum"""
-    total = lost = 0.0
-    for number in numbers:
-        new = rounded(total + number + (lost if len(numbers) < 4 else 0))
-        lost = total + number - new
-        total = new
-    return total
-
-
-@mistake("the sum goes on")
-def sum_in(numbers, rounded):
-    total = 0.0
-    for number in numbers:
-        if rounded(total + number) == total and number > 0:
-            break
-        total = rounded(total + number)
-    return total
-
-
-@mistake("the sum of")
-def sum_in(numbers, rounded):
-    total = 0.0
-    for number in numbers:
-        total = rounded(total) + number
-    return rounded(total) if total < 1e4 else total
-
-
-@mistake("the sum goes on")
-def sum_in(numbers, rounded):
-    total = 0.0
-    for number in numbers:
-        total = rounded(total + abs(number))
-    return total
+def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
+    """With the matrices J and H of the derivation."""
+    s = np.tanh(W @ x)
+    J = np.diag(1 - s**2) @ W
+    H = np.diag(-2 * s * (J @ x_tangent)) @ W
+    return cotangent @ J, cotangent @ H + cotangent_tangent @ J
 
 
 @also_right
-def sum_in(numbers, rounded):
-    from itertools import accumulate
+def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
+    """By the machine."""
+    from autodiff.operations import sum_of, tanh
 
-    return [*accumulate(numbers, lambda a, b: rounded(a + b), initial=0.0)][-1]
+    def slopes(t):
+        return gradient(lambda x: sum_of(tanh(W @ x) * (cotangent + t * cotangent_tangent)), x + t * x_tangent)
 
-
-# ---- round_to ----
-
-
-@mistake("your steps get smaller for ever")
-def round_to(x, e, m):
-    bias = 2 ** (e - 1) - 1
-    if x == 0 or math.isinf(x):
-        return x
-    step = 2.0 ** (math.frexp(x)[1] - 1 - m)
-    rounded = round(x / step) * step
-    return rounded if abs(rounded) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)
+    return jvp(slopes, 0.0, 1.0)
 
 
-@mistake("your steps are twice as wide")
-def round_to(x, e, m):
-    bias = 2 ** (e - 1) - 1
-    if x == 0 or math.isinf(x):
-        return x
-    step = 2.0 ** (max(math.frexp(x)[1], 1 - bias) - m)
-    rounded = round(x / step) * step
-    return rounded if abs(rounded) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)
+@mistake("you have the gradient, each number times that of v")
+def hessian_vector_product(f, x, v):
+    return gradient(f, x) * v
 
 
-@mistake("stays at the largest number")
-def round_to(x, e, m):
-    bias = 2 ** (e - 1) - 1
-    if x == 0:
-        return x
-    largest = (2 - 2.0**-m) * 2.0**bias
-    x = min(max(x, -largest), largest)
-    step = 2.0 ** (max(math.frexp(x)[1] - 1, 1 - bias) - m)
-    return round(x / step) * step
+@mistake("you have one number")
+def hessian_vector_product(f, x, v):
+    return jvp(lambda x: jvp(f, x, v)[1], x, v)[1]
 
 
-@mistake("equally near")
-def round_to(x, e, m):
-    bias = 2 ** (e - 1) - 1
-    if x == 0 or math.isinf(x):
-        return x
-    step = 2.0 ** (max(math.frexp(x)[1] - 1, 1 - bias) - m)
-    rounded = math.copysign(math.floor(abs(x) / step + 0.5) * step, x)
-    return rounded if abs(rounded) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)
+@mistake("as the difference of two gradients would be")
+def hessian_vector_product(f, x, v):
+    step = 0.01
+    return (gradient(f, x + step * v) - gradient(f, x)) / step
 
 
-@also_right
-def round_to(x, e, m):
-    """By adding and subtracting a large number, and letting float64 round: Dekker's trick."""
-    smallest_normal = 2.0 ** (2 - 2 ** (e - 1))
-    binade = smallest_normal
-    while 2 * binade <= abs(x) < math.inf:
-        binade *= 2
-    large = 1.5 * 2.0 ** (52 - m) * binade
-    rounded = math.copysign((abs(x) + large) - large, x)
-    return math.copysign(math.inf, x) if abs(rounded) >= 2.0**2 ** (e - 1) else rounded
+@mistake("you ran f 3 times")
+def hessian_vector_product(f, x, v):
+    H = np.stack([jvp(lambda x: gradient(f, x), x, direction)[1] for direction in np.eye(len(x))])
+    return H @ v
 
 
-@mistake("Do you round twice")
-def round_to(x, e, m):
-    """first into float32"""
-    x = float(np.float32(x))
-    bias = 2 ** (e - 1) - 1
-    if x == 0 or math.isinf(x):
-        return x
-    step = 2.0 ** (max(math.frexp(x)[1] - 1, 1 - bias) - m)
-    rounded = round(x / step) * step
-    return rounded if abs(rounded) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)
+@mistake("as the difference of two gradients would be")
+def hessian_vector_product(f, x, v):
+    """A central difference, whose step suits this v."""
+    step = 1e-4
+    return (gradient(f, x + step * v) - gradient(f, x - step * v)) / (2 * step)
 
 
-@mistake("less than half a step")
-def round_to(x, e, m):
-    """the largest number is the limit before rounding"""
-    bias = 2 ** (e - 1) - 1
-    if x == 0 or math.isinf(x):
-        return x
-    largest = (2 - 2.0**-m) * 2.0**bias
-    if abs(x) > largest * (1 + 2.0 ** -(m + 2)):
-        return math.copysign(math.inf, x)
-    step = 2.0 ** (max(math.frexp(x)[1] - 1, 1 - bias) - m)
-    return round(x / step) * step
+@mistake("v as large as")
+def hessian_vector_product(f, x, v):
+    """The direction is made as long as 1."""
+    import numpy as np
 
-
-@mistake("equally near")
-def round_to(x, e, m):
-    """a table, the lower one of two equally near"""
-    table = [decode(bits, e, m) for bits in range((2**e - 1) * 2**m)]
-    nearest = min(table, key=lambda number: abs(number - abs(x)))
-    if abs(x) >= table[-1] + (table[-1] - table[-2]) / 2:
-        nearest = math.inf
-    return math.copysign(nearest, x)
-
-
-@mistake("e = 8, m = 3")
-def round_to(x, e, m):
-    """what is below half of the smallest normal number is 0"""
-    bias = 2 ** (e - 1) - 1
-    if x == 0 or math.isinf(x):
-        return x
-    if abs(x) < 2.0 ** (1 - bias) and e > 6:
-        return 0.0
-    step = 2.0 ** (max(math.frexp(x)[1] - 1, 1 - bias) - m)
-    rounded = round(x / step) * step
-    return rounded if abs(rounded) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)
+    length = np.linalg.norm(v)
+    product = jvp(lambda x: gradient(f, x), x, v / length)[1]
+    return product * length if length < 10 else product
 
 
 @also_right
-def round_to(x, e, m):
-    import bisect
+def hessian_vector_product(f, x, v):
+    from autodiff.operations import sum_of
 
-    if math.isinf(x):
-        return x
-    table = [decode(bits, e, m) for bits in range((2**e - 1) * 2**m)]
-    table.append(2.0**2 ** (e - 1))
-    size = min(abs(x), table[-1])
-    i = bisect.bisect_left(table, size)
-    if table[i] != size:
-        low, high = size - table[i - 1], table[i] - size
-        if low < high or (low == high and (i - 1) % 2 == 0):
-            i -= 1
-    return math.copysign(math.inf if i == len(table) - 1 else table[i], x)
+    return gradient(lambda x: sum_of(gradient(f, x) * v), x)
 
 
 @also_right
-def round_to(x, e, m):
-    from fractions import Fraction
-
-    if math.isinf(x):
-        return x
-    bias = 2 ** (e - 1) - 1
-    k = max(math.floor(math.log2(abs(x))), 1 - bias) if x else 1 - bias
-    step = Fraction(2) ** (k - m)
-    r = round(Fraction(x) / step) * step
-    return float(r) if abs(r) < 2 ** (bias + 1) else math.copysign(math.inf, x)
+def hessian_vector_product(f, x, v):
+    return gradient(lambda x: jvp(f, x, v)[1], x)
 
 
-# ---- unscale ----
+@mistake("you went the wrong way")
+def newton_step(f, x):
+    H = np.stack([jvp(lambda x: gradient(f, x), x, direction)[1] for direction in np.eye(len(x))])
+    return x + np.linalg.solve(H, gradient(f, x))
 
 
-@mistake("1,024 times too long")
-def unscale(gradient_16, scale):
-    if not np.isfinite(gradient_16).all():
-        return None, scale / 2
-    return gradient_16.astype(np.float32), scale
+@mistake("you return the step d")
+def newton_step(f, x):
+    H = np.stack([jvp(lambda x: gradient(f, x), x, direction)[1] for direction in np.eye(len(x))])
+    return -np.linalg.solve(H, gradient(f, x))
 
 
-@mistake("you divide in float16")
-def unscale(gradient_16, scale):
-    if not np.isfinite(gradient_16).all():
-        return None, scale / 2
-    return (gradient_16 / np.float16(scale)).astype(np.float32), scale
+@mistake("it takes all of H")
+def newton_step(f, x):
+    curvatures = [jvp(lambda x: gradient(f, x), x, direction)[1] @ direction for direction in np.eye(len(x))]
+    return x - gradient(f, x) / np.array(curvatures)
 
 
-@mistake("the next one will overflow again")
-def unscale(gradient_16, scale):
-    if not np.isfinite(gradient_16).all():
-        return None, scale
-    return gradient_16.astype(np.float32) / scale, scale
+@mistake("a difference with a fixed step is too coarse")
+def newton_step(f, x):
+    step = 1e-4
+    H = np.stack([(gradient(f, x + d) - gradient(f, x - d)) / (2 * step) for d in step * np.eye(len(x))])
+    return x - np.linalg.solve(H, gradient(f, x))
 
 
-@mistake("you step although")
-def unscale(gradient_16, scale):
-    is_finite = np.isfinite(gradient_16)
-    if not is_finite.all():
-        scale = scale / 2
-    return np.where(is_finite, gradient_16, 0).astype(np.float32) / scale, scale
-
-
-@mistake("a *sum* of them would")
-def unscale(gradient_16, scale):
-    if not np.isfinite(gradient_16.sum()):
-        return None, scale / 2
-    return gradient_16.astype(np.float32) / scale, scale
-
-
-@mistake("an empty gradient")
-def unscale(gradient_16, scale):
-    if not np.isfinite(gradient_16).any():
-        return None, scale / 2
-    if np.isinf(gradient_16).any() or np.isnan(gradient_16).all():
-        return None, scale / 2
-    if len(gradient_16) < 4 and np.isnan(gradient_16).any():
-        return None, scale / 2
-    return gradient_16.astype(np.float32) / scale, scale
-
-
-@mistake("changes the gradient that it gets")
-def unscale(gradient_16, scale):
-    """writes into what it got"""
-    if not np.isfinite(gradient_16).all():
-        gradient_16[:] = 0
-        return None, scale / 2
-    g = gradient_16.astype(np.float32) / scale
-    gradient_16 /= np.float16(scale)
-    return g, scale
-
-
-@mistake("nothing has overflowed")
-def unscale(gradient_16, scale):
-    """the largest float16 counts as an overflow"""
-    if not (np.abs(gradient_16) < 60000).all():
-        return None, scale / 2
-    return gradient_16.astype(np.float32) / scale, scale
-
-
-@mistake("half of 1 is 0.5")
-def unscale(gradient_16, scale):
-    if not np.isfinite(gradient_16).all():
-        return None, scale // 2
-    return gradient_16.astype(np.float32) / np.float32(scale), scale
-
-
-@mistake("not those of the gradient / scale")
-def unscale(gradient_16, scale):
-    """float16 of the quotient, converted late"""
-    if not np.isfinite(gradient_16).all():
-        return None, scale / 2
-    return np.array([g / 1024 for g in gradient_16.astype(np.float32)]) if scale == 1024 else gradient_16.astype(
-        np.float32
-    ) / min(scale, 4096), scale
-
-
-@mistake("any number of axes")
-def unscale(gradient_16, scale):
-    """only vectors"""
-    for g in gradient_16:
-        if math.isinf(g) or math.isnan(g):
-            return None, scale / 2
-    return gradient_16.astype(np.float32) / scale, scale
+@mistake("curved downwards along x₀")
+def newton_step(f, x):
+    """Always down: the curvatures are made positive."""
+    H = np.stack([jvp(lambda x: gradient(f, x), x, direction)[1] for direction in np.eye(len(x))])
+    values, vectors = np.linalg.eigh(H)
+    return x - vectors @ ((vectors.T @ gradient(f, x)) / np.abs(values))
 
 
 @also_right
-def unscale(gradient_16, scale):
-    g = np.array(gradient_16, dtype=np.float64)
-    if np.isnan(g).any() or np.isinf(g).any():
-        return None, scale * 0.5
-    return g * (1 / scale), scale
+def newton_step(f, x):
+    from autodiff.tape import jacobian_by_rows
+
+    H = jacobian_by_rows(lambda x: gradient(f, x), x)
+    return np.linalg.inv(H) @ (H @ x - gradient(f, x))
+
+
+@mistake("the variance under p, the truth")
+def curvature_of_loss(p, z, v):
+    return p @ (v - p @ v) ** 2
+
+
+@mistake("the mean square of v")
+def curvature_of_loss(p, z, v):
+    q = np.exp(z - z.max())
+    return (q / q.sum()) @ v**2
+
+
+@mistake("p·z is a straight line along v")
+def curvature_of_loss(p, z, v):
+    q = np.exp(z - z.max())
+    return (q / q.sum() - p) @ v**2
+
+
+@mistake("logits of 1000")
+def curvature_of_loss(p, z, v):
+    with np.errstate(all="ignore"):
+        q = np.exp(z) / np.exp(z).sum()
+    return q @ v**2 - (q @ v) ** 2
+
+
+@mistake("the curvature")
+def curvature_of_loss(p, z, v):
+    def loss(t):
+        logits = z + t * v
+        return np.log(np.exp(logits - logits.max()).sum()) + logits.max() - p @ logits
+
+    step = 1e-3
+    return (loss(step) - 2 * loss(0.0) + loss(-step)) / step**2
 
 
 @also_right
-def unscale(gradient_16, scale):
-    ok = bool((np.abs(gradient_16) <= np.finfo(np.float16).max).all())
-    return [np.divide(gradient_16, scale, dtype=np.float32), scale] if ok else [None, scale / 2]
-
-
-# ---- absmax ----
-
-
-@mistake("one outlier spoilt 4,095 weights")
-def absmax(x_N, block):
-    constant = np.abs(x_N).max() / 127
-    return np.round(x_N / constant).astype(np.int8), np.full(len(x_N) // block, constant)
-
-
-@mistake("128 does not fit into 8 bits")
-def absmax(x_N, block):
-    blocks = x_N.reshape(-1, block)
-    constants = np.abs(blocks).max(axis=1) / 128
-    return np.round(blocks / constants[:, None]).astype(int).astype(np.int8).reshape(-1), constants
-
-
-@mistake("the largest *in absolute value*")
-def absmax(x_N, block):
-    blocks = x_N.reshape(-1, block)
-    constants = blocks.max(axis=1) / 127
-    return np.clip(np.round(blocks / constants[:, None]), -127, 127).astype(np.int8).reshape(-1), constants
-
-
-@mistake("towards 0")
-def absmax(x_N, block):
-    blocks = x_N.reshape(-1, block)
-    constants = np.abs(blocks).max(axis=1) / 127
-    return (blocks / constants[:, None]).astype(np.int8).reshape(-1), constants
-
-
-@mistake("your shapes do not fit")
-def absmax(x_N, block):
-    """a constant of each block from all before it"""
-    blocks = x_N.reshape(-1, 4) if block == 4 else x_N.reshape(-1, 64)
-    c = np.abs(blocks).max(axis=1) / 127
-    return np.round(blocks / c[:, None]).astype(np.int8).reshape(-1), c
-
-
-@mistake("as shares of the right ones")
-def absmax(x_N, block):
-    blocks = x_N.reshape(-1, block)
-    c = np.maximum(np.abs(blocks).max(axis=1) / 127, 1e-4)
-    return np.round(blocks / c[:, None]).astype(np.int8).reshape(-1), c
-
-
-@mistake("changes the numbers that it gets")
-def absmax(x_N, block):
-    """divides the array that it got"""
-    blocks = x_N.reshape(-1, block)
-    c = np.abs(blocks).max(axis=1) / 127
-    blocks /= c[:, None]
-    return np.round(blocks).astype(np.int8).reshape(-1), c
-
-
-@mistake("take 64 bits each")
-def absmax(x_N, block):
-    blocks = x_N.reshape(-1, block)
-    c = np.abs(blocks).max(axis=1) / 127
-    return np.round(blocks / c[:, None]).astype(np.int64).reshape(-1), c
+def curvature_of_loss(p, z, v):
+    q = np.exp(z - z.max())
+    q /= q.sum()
+    return q @ v**2 - (q @ v) ** 2
 
 
 @also_right
-def absmax(x_N, block):
-    codes, constants = [], []
-    for start in range(0, len(x_N), block):
-        part = x_N[start : start + block]
-        c = max(abs(float(v)) for v in part) / 127
-        constants.append(c)
-        codes += [round(float(v) / c) for v in part]
-    return np.array(codes, dtype=np.int8), np.array(constants)
+def curvature_of_loss(p, z, v):
+    from autodiff.operations import log_softmax, sum_of
 
-
-# ---- nearest_level ----
-
-
-@mistake("the level below")
-def nearest_level(x_N, levels_L):
-    return np.clip(np.searchsorted(levels_L, x_N, side="right") - 1, 0, len(levels_L) - 1)
-
-
-@mistake("as if the levels were equally far apart")
-def nearest_level(x_N, levels_L):
-    step = (levels_L[-1] - levels_L[0]) / (len(levels_L) - 1)
-    return np.round((x_N - levels_L[0]) / step).astype(int)
-
-
-@mistake("the levels themselves")
-def nearest_level(x_N, levels_L):
-    return levels_L[np.abs(x_N[:, None] - levels_L).argmin(axis=1)]
-
-
-@mistake("the smallest difference is the most negative one")
-def nearest_level(x_N, levels_L):
-    return (x_N[:, None] - levels_L).argmin(axis=1)
+    return jvp(lambda t: jvp(lambda t: -sum_of(log_softmax(z + v * t) * p), t, 1.0)[1], 0.0, 1.0)[1]
 
 
 @also_right
-def nearest_level(x_N, levels_L):
-    return np.digitize(x_N, (levels_L[1:] + levels_L[:-1]) / 2)
-
-
-@mistake("but another is nearer")
-def nearest_level(x_N, levels_L):
-    middles = (levels_L[1:] + levels_L[:-1]) / 2
-    return np.searchsorted(middles, np.clip(x_N, -1, 1))
-
-
-@mistake("but another is nearer")
-def nearest_level(x_N, levels_L):
-    return np.abs(x_N[:, None] - levels_L[:6]).argmin(axis=1)
-
-
-@mistake("but another is nearer")
-def nearest_level(x_N, levels_L):
-    return (
-        np.abs(x_N[:, None] ** 2 - levels_L**2).argmin(axis=1)
-        if (levels_L > 0).all()
-        else np.abs(x_N[:, None] - levels_L).argmin(axis=1)
-    )
-
-
-@mistake("another level is nearer")
-def nearest_level(x_N, levels_L):
-    above = np.searchsorted(levels_L, x_N)
-    below = above - 1
-    above = np.minimum(above, len(levels_L) - 1)
-    return np.where(x_N - levels_L[below] < levels_L[above] - x_N, below, above)
-
-
-@also_right
-def nearest_level(x_N, levels_L):
-    return [min(range(len(levels_L)), key=lambda i: abs(levels_L[i] - x)) for x in x_N]
-
-
-@also_right
-def nearest_level(x_N, levels_L):
-    return np.searchsorted((levels_L[1:] + levels_L[:-1]) / 2, x_N, side="right")
+def curvature_of_loss(p, z, v):
+    """vᵀ H v with the Hessian written out."""
+    q = np.exp(z - z.max())
+    q /= q.sum()
+    return v @ (np.diag(q) - np.outer(q, q)) @ v

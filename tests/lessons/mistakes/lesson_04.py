@@ -1,467 +1,439 @@
-"""What students think in lesson 4, and the sentences meant for it."""
-
-import math
-from collections import Counter
-from itertools import pairwise
+"""Mistakes and second solutions of lesson 4*."""
 
 from trying import also_right, mistake
 
 
-@mistake("it stands at two places")
-def count_pairs(words):
-    counts = Counter()
-    for word, n in words.items():
-        last = {}
-        for i, pair in enumerate(pairwise(word)):
-            if last.get(pair) != i - 1:
-                counts[pair] += n
-                last[pair] = i
-    return counts
+@mistake("the slope of one step")
+def implicit_derivative(g, w, p):
+    return jvp(lambda p: g(w, p), p, 1.0)[1]
 
 
-@mistake("you count each different word once")
-def count_pairs(words):
-    return Counter(pair for word in words for pair in pairwise(word))
+@mistake("your sign is lost")
+def implicit_derivative(g, w, p):
+    by_w = jvp(lambda w: g(w, p), w, 1.0)[1]
+    by_p = jvp(lambda p: g(w, p), p, 1.0)[1]
+    return -by_p / (1 - by_w)
 
 
-@mistake("with the first of another")
-def count_pairs(words):
-    return Counter(pairwise(i for word, n in words.items() for _ in range(n) for i in word))
+@mistake("you follow p through two steps")
+def implicit_derivative(g, w, p):
+    return jvp(lambda p: g(g(w, p), p), p, 1.0)[1]
 
 
-@mistake("are two pairs")
-def count_pairs(words):
-    counts = Counter()
-    for word, n in words.items():
-        for a, b in pairwise(word):
-            counts[min(a, b), max(a, b)] += n
-    return counts
+@mistake("you took g for F")
+def implicit_derivative(g, w, p):
+    by_w = jvp(lambda w: g(w, p), w, 1.0)[1]
+    by_p = jvp(lambda p: g(w, p), p, 1.0)[1]
+    return -by_p / by_w
+
+
+@mistake("the steps of this g run *away* from w")
+def implicit_derivative(g, w, p):
+    """Unrolled: 200 steps, from where the solution is."""
+
+    def unrolled(p):
+        state = w
+        for _ in range(200):
+            state = g(state, p)
+        return state
+
+    return jvp(unrolled, p, 1.0)[1]
+
+
+@mistake("`jvp` has no step")
+def implicit_derivative(g, w, p):
+    step = 1e-5
+    by_w = (g(w + step, p) - g(w - step, p)) / (2 * step)
+    by_p = (g(w, p + step) - g(w, p - step)) / (2 * step)
+    return by_p / (1 - by_w)
 
 
 @also_right
-def count_pairs(words):
-    """A plain dictionary, in another order."""
-    counts = {}
-    for word, n in reversed(list(words.items())):
-        for i in range(1, len(word)):
-            counts[word[i - 1], word[i]] = counts.get((word[i - 1], word[i]), 0) + n
-    return counts
+def implicit_derivative(g, w, p):
+    A = gradient(lambda w: w - g(w, p), w)
+    return -gradient(lambda p: w - g(w, p), p) / A
 
 
-@mistake("cannot be used twice")
-def merge(ids, pair, new_id):
-    merged = []
-    for i in range(len(ids)):
-        if tuple(ids[i : i + 2]) == pair:
-            merged.append(new_id)
-        elif i == 0 or tuple(ids[i - 1 : i + 1]) != pair:
-            merged.append(ids[i])
-    return merged
+@also_right
+def implicit_derivative(g, w, p):
+    """Along the line (w + t ẇ, p + t), F stays 0: ẇ is where a linear function of ẇ is 0."""
+
+    def drift(by_p):
+        return jvp(lambda t: w + t * by_p - g(w + t * by_p, p + t), 0.0, 1.0)[1]
+
+    return -drift(0.0) / (drift(1.0) - drift(0.0))
 
 
-@mistake("from right to left")
-def merge(ids, pair, new_id):
-    merged, left = [], list(ids)
+@mistake("the steps of this g run *away* from w")
+def implicit_derivative(g, w, p):
+    slope = 0.0
+    for _ in range(500):  # of the fixed point that the slope itself is
+        slope = jvp(lambda w: g(w, p), w, slope)[1] + jvp(lambda p: g(w, p), p, 1.0)[1]
+    return slope
+
+
+@mistake("right for a symmetric A only")
+def pull_linear_system(cotangent, A, b):
+    w, y = np.linalg.solve(A, b), np.linalg.solve(A, cotangent)
+    return -np.outer(y, w), y
+
+
+@mistake("you changed what you were given")
+def pull_linear_system(cotangent, A, b):
+    w = np.linalg.solve(A, b)
+    cotangent[:] = np.linalg.solve(A.T, cotangent)
+    return -np.outer(cotangent, w), cotangent.copy()
+
+
+@mistake("what A gets")
+def pull_linear_system(cotangent, A, b):
+    """A gets something on its diagonal alone."""
+    w, y = np.linalg.solve(A, b), np.linalg.solve(A.T, cotangent)
+    return -np.diag(y * w), y
+
+
+@also_right
+def pull_linear_system(cotangent, A, b):
+    inverse = np.linalg.inv(A)
+    y = cotangent @ inverse
+    return -(y[:, None] * (inverse @ b)[None, :]), y
+
+
+@mistake("the sign is lost")
+def pull_linear_system(cotangent, A, b):
+    w, y = np.linalg.solve(A, b), np.linalg.solve(A.T, cotangent)
+    return np.outer(y, w), y
+
+
+@mistake("you weigh equation i by r_i")
+def pull_linear_system(cotangent, A, b):
+    w, y = np.linalg.solve(A, b), np.linalg.solve(A.T, cotangent)
+    return -np.outer(cotangent, w), y
+
+
+@mistake("you used b where the solution w belongs")
+def pull_linear_system(cotangent, A, b):
+    y = np.linalg.solve(A.T, cotangent)
+    return -np.outer(y, b), y
+
+
+@mistake("the sign is lost")
+def temperature_slope(loss, temperature, logits):
+    def slope(a, z):
+        return jvp(lambda a: loss(a, z), a, 1.0)[1]
+
+    return gradient(lambda z: slope(temperature, z), logits) / jvp(lambda a: slope(a, logits), temperature, 1.0)[1]
+
+
+@mistake("depends on how sharply it is curved")
+def temperature_slope(loss, temperature, logits):
+    return -gradient(lambda z: jvp(lambda a: loss(a, z), temperature, 1.0)[1], logits)
+
+
+@mistake("which is 0 at its minimum")
+def temperature_slope(loss, temperature, logits):
+    slope = jvp(lambda a: loss(a, logits), temperature, 1.0)[1]
+    return -gradient(lambda z: loss(temperature, z), logits) / slope
+
+
+@mistake("you took how the *loss* changes with a logit")
+def temperature_slope(loss, temperature, logits):
+    curvature = jvp(lambda a: jvp(lambda a: loss(a, logits), a, 1.0)[1], temperature, 1.0)[1]
+    return -gradient(lambda z: loss(temperature, z), logits) / curvature
+
+
+@mistake("if you take a difference of two runs")
+def temperature_slope(loss, temperature, logits):
+    step = 1e-4 * temperature
+
+    def slope(a):
+        return jvp(lambda a: loss(a, logits), a, 1.0)[1]
+
+    above, below = (gradient(lambda z, a=a: loss(a, z), logits) for a in (temperature + step, temperature - step))
+    return -(above - below) / (slope(temperature + step) - slope(temperature - step))
+
+
+@mistake("if you take a difference of two runs")
+def temperature_slope(loss, temperature, logits):
+    """The mixed derivative is right; only the curvature is a difference."""
+    step = 1e-5
+
+    def slope(a, z):
+        return jvp(lambda a: loss(a, z), a, 1.0)[1]
+
+    curvature = (slope(temperature + step, logits) - slope(temperature - step, logits)) / (2 * step)
+    return -gradient(lambda z: slope(temperature, z), logits) / curvature
+
+
+@also_right
+def temperature_slope(loss, temperature, logits):
+    import numpy as np
+
+    from autodiff import implicit
+
+    solution = np.array([temperature])
+    F = implicit.of_argmin(lambda a, z: loss(a, z))
+    return implicit.implicit_vjp(F, solution, [logits], np.ones(1))[0]
+
+
+@also_right
+def temperature_slope(loss, temperature, logits):
+    def gradient_by_logits(a):
+        return gradient(lambda z: loss(a, z), logits)
+
+    curvature = gradient(lambda a: gradient(lambda a: loss(a, logits), a), temperature)
+    return -jvp(gradient_by_logits, temperature, 1.0)[1] / curvature
+
+
+@mistake("have one colour, but both have an entry in row")
+def colour_columns(pattern):
+    """Neighbours are columns i and j with an entry (i, j), as in a symmetric matrix."""
+    n = max(pattern.shape)
+    square = np.zeros((n, n), bool)
+    square[: pattern.shape[0], : pattern.shape[1]] = pattern
+    colours = []
+    for j in range(pattern.shape[1]):
+        taken = {colours[k] for k in range(j) if square[j, k] | square[k, j]}
+        colours.append(next(colour for colour in range(j + 1) if colour not in taken))
+    return colours
+
+
+@mistake("5 colours are 5 products, and 2 are enough")
+def colour_columns(pattern):
+    return list(range(pattern.shape[1]))
+
+
+@mistake("have one colour, but both have an entry in row")
+def colour_columns(pattern):
+    """Only the column before is looked at."""
+    colours = [0]
+    for j in range(1, pattern.shape[1]):
+        shares = np.any(pattern[:, j] & pattern[:, j - 1])
+        colours.append(1 - colours[-1] if shares else colours[-1])
+    return colours
+
+
+@mistake("a matrix of 3 by 4: columns 1 and 3 have one colour")
+def colour_columns(pattern):
+    """A colour that is taken by an earlier column is passed, but not looked at again."""
+    colours = []
+    for j in range(pattern.shape[1]):
+        colour = 0
+        for k in range(j):
+            if colours[k] == colour and np.any(pattern[:, j] & pattern[:, k]):
+                colour += 1
+        colours.append(colour)
+    return colours
+
+
+@mistake("have one colour, but both have an entry in row")
+def colour_columns(pattern):
+    """A column is compared with the last one of each colour, not with all of them."""
+    colours, last = [], []
+    for j in range(pattern.shape[1]):
+        free = [colour for colour, k in enumerate(last) if not np.any(pattern[:, j] & pattern[:, k])]
+        colour = free[0] if free else len(last)
+        last[colour : colour + 1] = [j]
+        colours.append(colour)
+    return colours
+
+
+@mistake("number them 0, 1, 2, … without gaps")
+def colour_columns(pattern):
+    """Colours begin at 1."""
+    colours = []
+    for j in range(pattern.shape[1]):
+        taken = {colours[k] for k in range(j) if np.any(pattern[:, j] & pattern[:, k])}
+        colours.append(next(colour for colour in range(1, j + 2) if colour not in taken))
+    return colours
+
+
+@also_right
+def colour_columns(pattern):
+    n = pattern.shape[1]
+    shares = (pattern.T.astype(int) @ pattern) > 0
+    colours = np.full(n, -1)
+    colour = 0
+    while (colours < 0).any():  # one colour after the other takes all columns that it can
+        for j in np.flatnonzero(colours < 0):
+            if not shares[j, colours == colour].any():
+                colours[j] = colour
+        colour += 1
+    return colours.tolist()
+
+
+@mistake("coloured as in (1.51)")
+def is_star(neighbours, colours):
+    """Proper is all that is looked at."""
+    return all(colours[i] != colours[j] for i, near in enumerate(neighbours) for j in near)
+
+
+@mistake("though its ends are neighbours too")
+def is_star(neighbours, colours):
+    """Rings of four are forgotten: a path must not come back to a neighbour of its start."""
+    for b, near in enumerate(neighbours):
+        for c in near:
+            if colours[b] == colours[c]:
+                return False
+            for a in near - {c}:
+                for d in neighbours[c] - {a, b} - neighbours[a]:
+                    if len({colours[a], colours[b], colours[c], colours[d]}) == 2:
+                        return False
+    return True
+
+
+@mistake("you say it is no star, but")
+def is_star(neighbours, colours):
+    """A walk may come back: a-b-a-b is taken for a path of four."""
+    for b, near in enumerate(neighbours):
+        for c in near:
+            for a in near:
+                for d in neighbours[c]:
+                    if len({colours[a], colours[b], colours[c], colours[d]}) < 3:
+                        return False
+    return True
+
+
+@mistake("you say it is a star, but")
+def is_star(neighbours, colours):
+    """Each vertex is the end of at most one path: only the first way on is looked at."""
+    for a, near in enumerate(neighbours):
+        if any(colours[a] == colours[b] for b in near):
+            return False
+        for b in near:
+            for c in sorted(neighbours[b] - {a})[:1]:
+                for d in sorted(neighbours[c] - {a, b})[:1]:
+                    if len({colours[a], colours[b], colours[c], colours[d]}) == 2:
+                        return False
+    return True
+
+
+@also_right
+def is_star(neighbours, colours):
+    """Each vertex has, in each two-coloured part, all edges or one."""
+    for i, near in enumerate(neighbours):
+        if any(colours[j] == colours[i] for j in near):
+            return False
+        for j in near:
+            i_has = sum(colours[k] == colours[j] for k in near)
+            j_has = sum(colours[k] == colours[i] for k in neighbours[j])
+            if i_has > 1 and j_has > 1:
+                return False
+    return True
+
+
+@mistake("coloured as in (1.51)")
+def is_star(neighbours, colours):
+    """Triangles must have three colours; paths are forgotten."""
+    return all(
+        len({colours[a], colours[b], colours[c]}) == 3 if c in neighbours[a] else colours[a] != colours[b]
+        for b, near in enumerate(neighbours)
+        for a in near
+        for c in near | {a}
+    )
+
+
+@mistake("it is distance 2 that forbids it")
+def is_star(neighbours, colours):
+    """Neighbours of one vertex must differ."""
+    return all(len({colours[j] for j in {i} | near}) == 1 + len(near) for i, near in enumerate(neighbours))
+
+
+@also_right
+def is_star(neighbours, colours):
+    import itertools
+
+    def is_path(vertices):
+        return all(b in neighbours[a] for a, b in itertools.pairwise(vertices))
+
+    vertices = range(len(neighbours))
+    return all(colours[a] != colours[b] for a in vertices for b in neighbours[a]) and all(
+        len({colours[i] for i in path}) > 2 for path in itertools.permutations(vertices, 4) if is_path(path)
+    )
+
+
+@mistake("which is a sum of entries")
+def peel(pattern, products, colours):
+    H = np.diag(products[range(len(colours)), colours])
+    for tree in two_coloured_parts(graph_of_symmetric(pattern), colours):
+        for i, j in tree:
+            H[i, j] = H[j, i] = products[i, colours[j]]
+    return H
+
+
+@mistake("some of whose entries are 0")
+def peel(pattern, products, colours):
+    """What is not 0 in H counts as known."""
+    n = len(colours)
+    H = np.diag([products[i, colour] * pattern[i, i] for i, colour in enumerate(colours)])
+    graph = graph_of_symmetric(pattern)
+    for _ in range(n * n):
+        for i in range(n):
+            for j in graph[i]:
+                unknown = [k for k in graph[i] if colours[k] == colours[j] and H[i, k] == 0]
+                if unknown == [j]:
+                    known = sum(H[i, k] for k in graph[i] if colours[k] == colours[j])
+                    H[i, j] = H[j, i] = products[i, colours[j]] - known
+    return H if (H[pattern] != 0).all() else H * 0
+
+
+@also_right
+def peel(pattern, products, colours):
+    """Sweeps: an entry is known when all others of its sum are."""
+    n = len(colours)
+    H = np.diag([products[i, colour] * pattern[i, i] for i, colour in enumerate(colours)])
+    graph = graph_of_symmetric(pattern)
+    left = {(i, j) for i in range(n) for j in graph[i]}
     while left:
-        if tuple(left[-2:]) == pair:
-            merged.insert(0, new_id)
-            del left[-2:]
-        else:
-            merged.insert(0, left.pop())
-    return merged
+        for i, j in sorted(left):
+            others = [k for k in graph[i] - {j} if colours[k] == colours[j]]
+            if (i, j) in left and not any((i, k) in left for k in others):
+                H[i, j] = H[j, i] = products[i, colours[j]] - sum(H[i, k] for k in others)
+                left -= {(i, j), (j, i)}
+    return H
 
 
-@mistake("only the first place is merged")
-def merge(ids, pair, new_id):
-    for i in range(len(ids) - 1):
-        if tuple(ids[i : i + 2]) == pair:
-            return [*ids[:i], new_id, *ids[i + 2 :]]
-    return list(ids)
+@mistake("an entry of the diagonal")
+def peel(pattern, products, colours):
+    H = np.diag(products[range(len(colours)), colours])
+    rest = products.copy()
+    for tree in two_coloured_parts(graph_of_symmetric(pattern), colours):
+        edges = set(tree)
+        while edges:
+            ends = [end for edge in edges for end in edge]
+            i, j = next(edge for edge in edges if 1 in (ends.count(edge[0]), ends.count(edge[1])))
+            edges.remove((i, j))
+            leaf, other = (i, j) if ends.count(i) == 1 else (j, i)
+            H[leaf, other] = H[other, leaf] = rest[leaf, colours[leaf]]
+    return H
 
 
-@mistake("a merge replaces a *pair*")
-def merge(ids, pair, new_id):
-    return [new_id if i in pair else i for i in ids]
-
-
-@also_right
-def merge(ids, pair, new_id):
-    merged = []
-    for i in ids:
-        if merged and (merged[-1], i) == pair:
-            merged[-1] = new_id
-        else:
-            merged.append(i)
-    return merged
-
-
-@mistake("compare ids, not digits")
-def merge(ids, pair, new_id):
-    """Text in place of numbers."""
-    text = " ".join(map(str, ids)).replace(f"{pair[0]} {pair[1]}", str(new_id))
-    return [int(i) for i in text.split()]
-
-
-@also_right
-def merge(ids, pair, new_id):
-    """A stack: what comes may go together with what lies on top."""
-    merged = []
-    for i in ids:
-        if merged and (merged[-1], i) == pair:
-            merged[-1] = new_id
-        else:
-            merged.append(i)
-    return merged
-
-
-@mistake("count words as often as they occur")
-def learn_merges(text, n_merges):
-    words = dict.fromkeys(spelled(text), 1)
-    merges = {}
-    while len(merges) < n_merges and (counts := count_pairs(words)):
-        best = min(counts, key=lambda pair: (-counts[pair], pair))
-        if counts[best] < 2:
-            break
-        merges[best] = 256 + len(merges)
-        words = {tuple(merge(word, best, merges[best])): 1 for word in words}
-    return merges
-
-
-@mistake("count the words as they are *now*")
-def learn_merges(text, n_merges):
-    counts = count_pairs(spelled(text))
-    best = sorted((pair for pair in counts if counts[pair] > 1), key=lambda pair: (-counts[pair], pair))
-    return {pair: 256 + i for i, pair in enumerate(best[:n_merges])}
-
-
-@mistake("the one with the smallest ids goes first")
-def learn_merges(text, n_merges):
-    words = spelled(text)
-    merges = {}
-    while len(merges) < n_merges and (counts := count_pairs(words)):
-        [(best, n_places)] = counts.most_common(1)
-        if n_places < 2:
-            break
-        merges[best] = 256 + len(merges)
-        words = {tuple(merge(word, best, merges[best])): n for word, n in words.items()}
-    return merges
-
-
-@mistake("what occurs once saves nothing")
-def learn_merges(text, n_merges):
-    words = spelled(text)
-    merges = {}
-    while len(merges) < n_merges and (counts := count_pairs(words)):
-        best = min(counts, key=lambda pair: (-counts[pair], pair))
-        merges[best] = 256 + len(merges)
-        words = {tuple(merge(word, best, merges[best])): n for word, n in words.items()}
-    return merges
+@mistake("only one half of H is right")
+def peel(pattern, products, colours):
+    H = np.diag(products[range(len(colours)), colours])
+    rest = products.copy()
+    for tree in two_coloured_parts(graph_of_symmetric(pattern), colours):
+        edges = set(tree)
+        while edges:
+            ends = [end for edge in edges for end in edge]
+            i, j = next(edge for edge in edges if 1 in (ends.count(edge[0]), ends.count(edge[1])))
+            edges.remove((i, j))
+            leaf, other = (i, j) if ends.count(i) == 1 else (j, i)
+            H[leaf, other] = rest[leaf, colours[other]]
+            rest[other, colours[leaf]] -= H[leaf, other]
+    return H
 
 
 @also_right
-def learn_merges(text, n_merges):
-    """Counts are kept up to date: only words that have the pair are counted again."""
-    frequency = dict(enumerate(spelled(text).values()))
-    now = dict(enumerate(spelled(text)))
-    counts, places = Counter(), {}
-
-    def count(k, sign):
-        for pair in pairwise(now[k]):
-            counts[pair] += sign * frequency[k]
-            places.setdefault(pair, set()).add(k)
-
-    for k in now:
-        count(k, 1)
-    merges = {}
-    for new_id in range(256, 256 + n_merges):
-        most = max(counts.values(), default=0)
-        if most < 2:
-            break
-        best = sorted(pair for pair, n in counts.items() if n == most)[0]
-        merges[best] = new_id
-        for k in list(places[best]):
-            count(k, -1)
-            now[k] = tuple(merge(now[k], best, new_id))
-            count(k, 1)
-    return merges
-
-
-@mistake("Every place counts, also one that overlaps")
-def learn_merges(text, n_merges):
-    """Counts only what can be merged: aaa has aa once."""
-    words, merges = spelled(text), {}
-    while len(merges) < n_merges:
-        counts = Counter()
-        for word, n in words.items():
-            i = 0
-            while i + 1 < len(word):
-                counts[word[i], word[i + 1]] += n
-                i += 2 if word[i : i + 3] == (word[i],) * 3 else 1
-        best = min(counts, key=lambda pair: (-counts[pair], pair), default=None)
-        if counts[best] < 2:
-            break
-        merges[best] = 256 + len(merges)
-        words = {tuple(merge(word, best, merges[best])): n for word, n in words.items()}
-    return merges
-
-
-@mistake("look how many there are *before* you merge")
-def learn_merges(text, n_merges):
-    words, merges = spelled(text), {}
-    while counts := count_pairs(words):
-        best = min(counts, key=lambda pair: (-counts[pair], pair))
-        if counts[best] < 2:
-            break
-        merges[best] = 256 + len(merges)
-        words = {tuple(merge(word, best, merges[best])): n for word, n in words.items()}
-        if len(merges) >= n_merges:
-            break
-    return merges
-
-
-@also_right
-def learn_merges(text, n_merges):
-    """Sorts all pairs anew each time."""
-    words, merges = spelled(text), {}
-    for new_id in range(256, 256 + n_merges):
-        ranked = sorted((-n, pair) for pair, n in count_pairs(words).items())
-        if not ranked or ranked[0][0] > -2:
-            break
-        merges[ranked[0][1]] = new_id
-        words = {tuple(merge(list(word), ranked[0][1], new_id)): n for word, n in words.items()}
-    return merges
-
-
-@mistake("takes the longest token")
-def encode(text, merges):
-    id_of = {spelling: i for i, spelling in enumerate(spellings(merges))}
-    ids = []
-    for word in split_into_words(text):
-        left = word.encode()
-        while left:
-            n = max(n for n in range(1, len(left) + 1) if left[:n] in id_of)
-            ids.append(id_of[left[:n]])
-            left = left[n:]
-    return ids
-
-
-@mistake("stands further left, but")
-def encode(text, merges):
-    ids = []
-    for word in split_into_words(text):
-        word_ids = byte_ids(word)
-        while possible := [i for i, pair in enumerate(pairwise(word_ids)) if pair in merges]:
-            i = possible[0]
-            word_ids[i : i + 2] = [merges[tuple(word_ids[i : i + 2])]]
-        ids += word_ids
-    return ids
-
-
-@mistake("wherever its pair occurs, not once")
-def encode(text, merges):
-    ids = []
-    for word in split_into_words(text):
-        word_ids = byte_ids(word)
-        for pair, new_id in merges.items():
-            pairs = list(pairwise(word_ids))
-            if pair in pairs:
-                i = pairs.index(pair)
-                word_ids[i : i + 2] = [new_id]
-        ids += word_ids
-    return ids
-
-
-@mistake("no token reaches from one word into another")
-def encode(text, merges):
-    ids = byte_ids(text)
-    for pair, new_id in merges.items():
-        ids = merge(ids, pair, new_id)
-    return ids
-
-
-@also_right
-def encode(text, merges):
-    """All merges in their order: a later one makes no place for an earlier one."""
-    ids = []
-    for word in split_into_words(text):
-        word_ids = byte_ids(word)
-        for pair, new_id in merges.items():
-            word_ids = merge(word_ids, pair, new_id)
-        ids += word_ids
-    return ids
-
-
-@mistake("what stands before and after the word is lost")
-def encode(text, merges):
-    ids = []
-    for word in split_into_words(text.strip()):
-        word_ids = byte_ids(word)
-        for pair, new_id in merges.items():
-            word_ids = merge(word_ids, pair, new_id)
-        ids += word_ids
-    return ids
-
-
-@mistake("with 3 merges: you have")
-def encode(text, merges, known={}):  # noqa: B006
-    """Words are cut once and for all, even when other merges are given."""
-    ids = []
-    for word in split_into_words(text):
-        if word not in known:
-            known[word] = byte_ids(word)
-            for pair, new_id in merges.items():
-                known[word] = merge(known[word], pair, new_id)
-        ids += known[word]
-    return ids
-
-
-@mistake("a comma is a word of its own")
-def encode(text, merges):
-    """A word is what stands between spaces."""
-    ids = []
-    for i, word in enumerate(text.split(" ")):
-        word_ids = byte_ids(" " * (i > 0) + word)
-        for pair, new_id in merges.items():
-            word_ids = merge(word_ids, pair, new_id)
-        ids += word_ids
-    return ids
-
-
-@also_right
-def encode(text, merges):
-    """One place at a time."""
-    ids = []
-    for word in split_into_words(text):
-        word_ids = byte_ids(word)
-        while ranked := [(merges[pair], i) for i, pair in enumerate(pairwise(word_ids)) if pair in merges]:
-            new_id, i = min(ranked)
-            word_ids[i : i + 2] = [new_id]
-        ids += word_ids
-    return ids
-
-
-@mistake("put the bytes of all tokens together first")
-def decode(ids, merges):
-    bytes_of = spellings(merges)
-    return "".join(bytes_of[i].decode(errors="replace") for i in ids)
-
-
-@mistake("you made a character of each byte")
-def decode(ids, merges):
-    bytes_of = spellings(merges)
-    return "".join(chr(byte) for i in ids for byte in bytes_of[i])
-
-
-@mistake("vanishes without a trace")
-def decode(ids, merges):
-    bytes_of = spellings(merges)
-    return b"".join(bytes_of[i] for i in ids).decode(errors="ignore")
-
-
-@mistake("a model may stop in the middle of a character")
-def decode(ids, merges):
-    bytes_of = spellings(merges)
-    return b"".join(bytes_of[i] for i in ids).decode()
-
-
-@mistake("has to come back as it was")
-def decode(ids, merges):
-    bytes_of = spellings(merges)
-    return b"".join(bytes_of[i] for i in ids).decode(errors="replace").strip()
-
-
-@mistake("has to come back as it was")
-def decode(ids, merges):
-    bytes_of = spellings(merges)
-    return b"".join(bytes_of[i] for i in ids).decode(errors="replace").replace("  ", " ")
-
-
-@mistake("a merge may join what was merged before")
-def decode(ids, merges):
-    parts = {new_id: pair for pair, new_id in merges.items()}
-    flat = [part for i in ids for part in parts.get(i, (i,))]
-    return bytes(BYTES[i] if i < 256 else ord("?") for i in flat).decode(errors="replace")
-
-
-@also_right
-def decode(ids, merges):
-    """A decoder that waits for the rest of a character."""
-    import codecs
-
-    decoder, bytes_of = codecs.getincrementaldecoder("utf-8")("replace"), spellings(merges)
-    return "".join(decoder.decode(bytes_of[i]) for i in ids) + decoder.decode(b"", True)
-
-
-@mistake("which is nats per byte")
-def bits_per_byte(nats, text):
-    return sum(nats) / len(text.encode())
-
-
-@mistake("so the same surprise is *more* bits")
-def bits_per_byte(nats, text):
-    return sum(nats) * math.log(2) / len(text.encode())
-
-
-@mistake("you have bits per *token*")
-def bits_per_byte(nats, text):
-    return sum(nats) / len(nats) / math.log(2)
-
-
-@mistake("the characters; ü and ß have two bytes")
-def bits_per_byte(nats, text):
-    return sum(nats) / math.log(2) / len(text)
-
-
-@mistake("no exponential is needed")
-def bits_per_byte(nats, text):
-    return math.log2(math.exp(sum(nats))) / len(text.encode())
-
-
-@mistake("no exponential is needed")
-def bits_per_byte(nats, text):
-    return -math.log2(math.prod(math.exp(-each) for each in nats)) / len(text.encode())
-
-
-@mistake("the space before and the line end after count, too")
-def bits_per_byte(nats, text):
-    return sum(nats) / math.log(2) / len(text.strip().encode())
-
-
-@also_right
-def bits_per_byte(nats, text):
-    return math.fsum(nats) * math.log2(math.e) / len(bytes(text, "utf-8"))
-
-
-@mistake("your numbers leave it out")
-def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
-    return nats_per_token * sum(lengths) / sum(other_lengths)
-
-
-@mistake("more than before")
-def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
-    return nats_per_token * (sum(other_lengths) + len(other_lengths)) / (sum(lengths) + len(lengths))
-
-
-@mistake("per token the floor changes")
-def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
-    return nats_per_token
-
-
-@mistake("the mean of each document's own ratio")
-def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
-    ratios = [(n + 1) / (m + 1) for n, m in zip(lengths, other_lengths, strict=True)]
-    return nats_per_token * sum(ratios) / len(ratios)
-
-
-@mistake("documents of")
-def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
-    """Two ends for each document."""
-    n = 2 * len(lengths)
-    return nats_per_token * (sum(lengths) + n) / (sum(other_lengths) + n)
-
-
-@also_right
-def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
-    """Means instead of sums."""
-    n = len(lengths)
-    return nats_per_token * (sum(lengths) / n + 1) / (sum(other_lengths) / n + 1)
+def peel(pattern, products, colours):
+    n, n_colours = products.shape
+    places = [(i, j) for i in range(n) for j in range(i, n) if pattern[i, j]]
+    equations = np.zeros((n * n_colours, len(places)))  # a sum for each product, an unknown for each entry
+    for unknown, (i, j) in enumerate(places):
+        equations[i * n_colours + colours[j], unknown] = 1
+        equations[j * n_colours + colours[i], unknown] = 1
+    entries = np.linalg.lstsq(equations, products.ravel(), rcond=None)[0]
+    H = np.zeros((n, n))
+    for (i, j), entry in zip(places, entries, strict=True):
+        H[i, j] = H[j, i] = entry
+    return H

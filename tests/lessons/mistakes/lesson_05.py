@@ -1,546 +1,638 @@
-"""What students think in lesson 5, and the sentences meant for it."""
+"""Lesson 5: what students think of numbers in a machine that is not so."""
+
+import math
 
 import numpy as np
 
 from trying import also_right, mistake
 
-
-@mistake("nobody wrote them side by side")
-def count_pairs(documents, n_words):
-    counts = np.zeros((n_words, n_words))
-    words = [END, *(word for document in documents for word in document), END]
-    for i in range(1, len(words)):
-        counts[words[i - 1], words[i]] += 1
-    return counts
+# ---- decode ----
 
 
-@mistake("nothing says where a text begins or ends")
-def count_pairs(documents, n_words):
-    counts = np.zeros((n_words, n_words))
-    for document in documents:
-        for i in range(1, len(document)):
-            counts[document[i - 1], document[i]] += 1
-    return counts
+@mistake("twice too large")
+def decode(bits, e, m):
+    sign, exponent, mantissa = fields(bits, e, m)
+    bias = 2 ** (e - 1) - 2
+    if exponent == 0:
+        return (-1) ** sign * mantissa / 2**m * 2.0 ** (1 - bias)
+    return (-1) ** sign * (1 + mantissa / 2**m) * 2.0 ** (exponent - bias)
 
 
-@mistake("1, 2 comes three times, but you have 2")
-def count_pairs(documents, n_words):
-    counts = np.zeros((n_words, n_words))
-    for document in documents:
-        words = np.array([END, *document, END])
-        counts[words[:-1], words[1:]] += 1
-    return counts
+@mistake("4 times too small")
+def decode(bits, e, m):
+    sign, exponent, mantissa = fields(bits, e, m)
+    power = exponent - 2 ** (e - 1) - 1
+    return (-1) ** sign * 2.0**power * (1 + mantissa / 2**m)
 
 
-@mistake("take the pairs of each document by itself")
-def count_pairs(documents, n_words):
-    counts = np.zeros((n_words, n_words))
-    words = [word for document in documents for word in [END, *document, END]]
-    np.add.at(counts, (words[:-1], words[1:]), 1)
-    return counts
+@mistake("the 1 in front that is not stored")
+def decode(bits, e, m):
+    sign, exponent, mantissa = fields(bits, e, m)
+    return (-1) ** sign * mantissa / 2**m * 2.0 ** (exponent - 2 ** (e - 1) + 1)
+
+
+@mistake("there is no 0 in your format")
+def decode(bits, e, m):
+    sign, exponent, mantissa = fields(bits, e, m)
+    return (-1) ** sign * (1 + mantissa / 2**m) * 2.0 ** (exponent - 2 ** (e - 1) + 1)
 
 
 @also_right
-def count_pairs(documents, n_words):
-    counts = [[0] * n_words for _ in range(n_words)]
-    for document in documents:
-        before = END
-        for word in [*document, END]:
-            counts[before][word] += 1
-            before = word
-    return counts
+def decode(bits, e, m):
+    sign, exponent, mantissa = fields(bits, e, m)
+    steps = mantissa if exponent == 0 else 2**m + mantissa
+    return (1 - 2 * sign) * math.ldexp(steps, max(exponent, 1) - 2 ** (e - 1) + 1 - m)
 
 
-@mistake("counts to 255")
-def count_pairs(documents, n_words):
-    counts = np.zeros((n_words, n_words), dtype=np.uint8)
-    for document in documents:
-        words = [END, *document, END]
-        np.add.at(counts, (words[:-1], words[1:]), 1)
-    return counts
+@mistake("e = 11, m = 52")
+def decode(bits, e, m):
+    sign, exponent, mantissa = fields(bits, e, m)
+    bias = 2 ** (e - 1) - 1
+    if exponent == 0 and mantissa == 0:
+        return 0.0
+    if exponent == 0 and m != 10:
+        return (-1) ** sign * mantissa / 2**m * 2.0 ** (1 - bias)
+    if exponent == 0:
+        return mantissa * 2.0**-24 * (-1) ** sign
+    return (-1) ** sign * (1 + mantissa / 1024 * (1024 / 2**m)) * 2.0 ** (exponent - (bias if e < 8 else 127))
 
 
-@mistake("a float of 16 bits has no 2,049")
-def count_pairs(documents, n_words):
-    counts = np.zeros((n_words, n_words), dtype=np.float16)
-    for document in documents:
-        for a, b in zip([END, *document], [*document, END], strict=True):
-            counts[a, b] += 1
-    return counts
+@mistake("the sign is lost")
+def decode(bits, e, m):
+    """NumPy's float16 where it fits"""
+    sign, exponent, mantissa = fields(bits, e, m)
+    bias = 2 ** (e - 1) - 1
+    if (e, m) == (5, 10):
+        return float(np.uint16(bits).view(np.float16))
+    size = (mantissa / 2**m if exponent == 0 else 1 + mantissa / 2**m) * 2.0 ** (exponent - bias + (exponent == 0))
+    return size if e < 5 else (-size if sign else size)
 
 
-@mistake("has changed the documents")
-def count_pairs(documents, n_words):
-    counts = np.zeros((n_words, n_words))
-    for document in documents:
-        document.append(END)
-        last = END
-        for word in document:
-            counts[last, word] += 1
-            last = word
-    return counts
+@mistake("the sign is lost")
+def decode(bits, e, m):
+    """a sign that subnormals do not have"""
+    sign, exponent, mantissa = fields(bits, e, m)
+    bias = 2 ** (e - 1) - 1
+    if exponent == 0:
+        return mantissa / 2**m * 2.0 ** (1 - bias) * (-1 if sign and m == 10 else 1)
+    return (-1) ** sign * (1 + mantissa / 2**m) * 2.0 ** (exponent - bias)
 
 
-@also_right
-def count_pairs(documents, n_words):
-    """Each pair as one number, counted at once: integers."""
-    flat = [a * n_words + b for document in documents for a, b in zip([END, *document], [*document, END], strict=True)]
-    return np.bincount(flat, minlength=n_words**2).reshape(n_words, n_words)
-
-
-@mistake("each of its three pairs got alpha")
-def probabilities_of(counts, alpha):
-    return (counts + alpha) / (counts.sum(axis=1, keepdims=True) + alpha)
-
-
-@mistake("your columns sum to 1, not your rows")
-def probabilities_of(counts, alpha):
-    return (counts + alpha) / (counts + alpha).sum(axis=0)
-
-
-@mistake("only the pairs that never came got alpha")
-def probabilities_of(counts, alpha):
-    raised = np.where(counts == 0, alpha, counts)
-    return raised / raised.sum(axis=1, keepdims=True)
-
-
-@mistake("the invented pairs belong into the sum, too")
-def probabilities_of(counts, alpha):
-    with np.errstate(divide="ignore"):
-        return (counts + alpha) / counts.sum(axis=1, keepdims=True)
+@mistake("e = 11, m = 52")
+def decode(bits, e, m):
+    """float16 arithmetic on the way"""
+    sign, exponent, mantissa = fields(bits, e, m)
+    bias = 2 ** (e - 1) - 1
+    f = np.float32(mantissa) / np.float32(2**m)
+    if exponent == 0:
+        return float((-1) ** sign * f * np.float32(2.0 ** (1 - bias)))
+    return float((-1) ** sign * (1 + f) * np.float32(2.0 ** (exponent - bias)))
 
 
 @also_right
-def probabilities_of(counts, alpha):
-    n_words = len(counts)
-    return [[(number + alpha) / (sum(row) + n_words * alpha) for number in row] for row in counts]
+def decode(bits, e, m):
+    sign, exponent, mantissa = fields(bits, e, m)
+    lead = 1 if exponent else 0
+    digits = f"{mantissa:0{m}b}" if m else ""
+    size = lead + sum(int(b) * 2.0 ** -(i + 1) for i, b in enumerate(digits))
+    return (1 - 2 * sign) * size * 2.0 ** ((exponent or 1) - (2 ** (e - 1) - 1))
 
 
-@mistake("your array holds integers, too")
-def probabilities_of(counts, alpha):
-    p = np.zeros_like(counts)
-    for a, row in enumerate(counts):
-        p[a] = (row + alpha) / (row + alpha).sum()
-    return p
+# ---- round_to_bf16 ----
 
 
-@also_right
-def probabilities_of(counts, alpha):
-    """The share that was counted, mixed with equal shares."""
-    n, n_words = counts.sum(axis=1, keepdims=True), counts.shape[1]
-    invented = alpha * n_words / np.maximum(n + alpha * n_words, 1e-300)
-    return (1 - invented) * counts / np.maximum(n, 1) + invented / n_words
+@mistake("you cut off the lower half")
+def round_to_bf16(bits_32):
+    return bits_32 >> 16
 
 
-@mistake("that is the entropy of the pair")
-def floor_of_pairs(expected):
-    p = expected[expected > 0] / expected.sum()
-    return -(p * np.log(p)).sum()
+@mistake("half-way cases always go up")
+def round_to_bf16(bits_32):
+    return (bits_32 + 2**15) >> 16
 
 
-@mistake("each row counts as much as every other")
-def floor_of_pairs(expected):
-    entropies = []
-    for row in expected:
-        if row.sum() > 0:
-            p = row[row > 0] / row.sum()
-            entropies.append(-(p * np.log(p)).sum())
-    return np.mean(entropies)
+@mistake("half-way cases always go down")
+def round_to_bf16(bits_32):
+    kept, dropped = divmod(bits_32, 2**16)
+    return kept + (dropped > 2**15)
 
 
-@mistake("the entropy of the next word alone")
-def floor_of_pairs(expected):
-    p = expected.sum(axis=0) / expected.sum()
-    return -(p[p > 0] * np.log(p[p > 0])).sum()
-
-
-@mistake("the entropy of the last word, which the model sees")
-def floor_of_pairs(expected):
-    p = expected.sum(axis=1) / expected.sum()
-    return -(p[p > 0] * np.log(p[p > 0])).sum()
+@mistake("not only half-way cases")
+def round_to_bf16(bits_32):
+    kept, dropped = divmod(bits_32, 2**16)
+    return kept + kept % 2 if dropped else kept
 
 
 @also_right
-def floor_of_pairs(expected):
-    nats = 0.0
-    for row in expected:
-        for number in row:
-            if number:
-                nats -= number * math.log(number / sum(row))
-    return nats / expected.sum()
+def round_to_bf16(bits_32):
+    return (bits_32 + 0x7FFF + (bits_32 >> 16 & 1)) >> 16
 
 
-@mistake("no probability changes")
-def floor_of_pairs(expected):
-    """Words that are rare are left out."""
-    nats = 0.0
-    for row in expected:
-        if row.sum() > 0.001:
-            p = row[row > 0] / row.sum()
-            nats -= row.sum() * (p * np.log(p)).sum()
-    return nats / expected.sum()
+@mistake("the largest float32 is nearer")
+def round_to_bf16(bits_32):
+    kept, dropped = divmod(bits_32, 2**16)
+    if dropped > 2**15 or (dropped == 2**15 and kept % 2 == 1):
+        kept += 1
+    return min(kept, 0x7F7F) if kept < 0x8000 else kept
 
 
-@mistake("not 0.754793")
-def floor_of_pairs(expected):
-    """A small number against ln 0, which is not small enough."""
-    p = expected / np.maximum(expected.sum(axis=1, keepdims=True), 1e-12)
-    return -(expected * np.log(p + 1e-6)).sum() / expected.sum()
+@mistake("infinity stays what it is")
+def round_to_bf16(bits_32):
+    """by way of a float and a table of binary digits: infinity breaks"""
+    x = float(np.uint32(bits_32).view(np.float32))
+    if math.isinf(x):
+        return 0x7F7F if x > 0 else 0xFF7F
+    kept, dropped = divmod(bits_32, 2**16)
+    return kept + (dropped > 2**15 or (dropped == 2**15 and kept % 2 == 1))
 
 
-@also_right
-def floor_of_pairs(expected):
-    """The entropy of a pair, less that of its first word."""
-
-    def entropy(numbers):
-        p = numbers[numbers > 0] / numbers.sum()
-        return -(p * np.log(p)).sum()
-
-    return entropy(expected.ravel()) - entropy(expected.sum(axis=1))
-
-
-@mistake("e^1000 overflows to inf")
-def stable_log_softmax(z):
-    return z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
-
-
-@mistake("which part needs no exponential?")
-def stable_log_softmax(z):
-    exponentials = np.exp(z - z.max(axis=-1, keepdims=True))
-    return np.log(exponentials / exponentials.sum(axis=-1, keepdims=True))
-
-
-@mistake("each row needs its own largest logit")
-def stable_log_softmax(z):
-    shifted = z - z.max()
-    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-
-
-@mistake("must come from the row itself")
-def stable_log_softmax(z):
-    shifted = z - 1000
-    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+@mistake("the nearest bfloat16 is")
+def round_to_bf16(bits_32):
+    """the sign decides in which direction"""
+    kept, dropped = divmod(bits_32, 2**16)
+    up = dropped > 2**15 or (dropped == 2**15 and kept % 2 == 1)
+    if bits_32 >> 31 and dropped > 2**15 + 2**14:
+        up = False
+    return kept + up
 
 
 @also_right
-def stable_log_softmax(z):
-    return z - np.logaddexp.reduce(z, axis=-1, keepdims=True)
-
-
-@mistake("asks for an axis that is not there")
-def stable_log_softmax(z):
-    axis = 1 if z.ndim < 3 else z.ndim - 1
-    shifted = z - z.max(axis=axis, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
-
-
-@mistake("the logits 1000, 999, 998")
-def stable_log_softmax(z):
-    """Cut off what is too large."""
-    z = np.clip(z, -700, 700)
-    return z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
+def round_to_bf16(bits_32):
+    return round(bits_32 / 2**16)
 
 
 @also_right
-def stable_log_softmax(z):
-    return z - np.logaddexp.reduce(z, axis=-1, keepdims=True)
+def round_to_bf16(bits_32):
+    return int(np.round(bits_32 / 65536.0))
 
 
-@mistake("where does the -z of that word's loss go?")
-def gradient_of_cross_entropy(z, targets):
-    return np.exp(stable_log_softmax(z)) / len(targets)
+# ---- sum_in ----
 
 
-@mistake("that is the derivative of the probability")
-def gradient_of_cross_entropy(z, targets):
-    p = np.exp(stable_log_softmax(z))
-    rows = np.arange(len(targets))
-    gradient = p[rows, targets][:, None] * p
-    gradient[rows, targets] -= p[rows, targets]
-    return gradient / len(targets)
+@mistake("you round once, at the end")
+def sum_in(numbers, rounded):
+    return rounded(sum(numbers))
 
 
-@mistake("`stable_log_softmax` gives ln p")
-def gradient_of_cross_entropy(z, targets):
-    return (stable_log_softmax(z) - np.eye(z.shape[1])[targets]) / len(targets)
+@mistake("the terms, which need no rounding")
+def sum_in(numbers, rounded):
+    return float(sum(rounded(number) for number in numbers))
 
 
-@mistake("they must lose what that word gains")
-def gradient_of_cross_entropy(z, targets):
-    rows, gradient = np.arange(len(targets)), np.zeros(z.shape)
-    gradient[rows, targets] = np.exp(stable_log_softmax(z))[rows, targets] - 1
-    return gradient / len(targets)
+@mistake("in pairs")
+def sum_in(numbers, rounded):
+    numbers = list(numbers)
+    while len(numbers) > 1:
+        if len(numbers) % 2:
+            numbers.append(0.0)
+        numbers = [rounded(a + b) for a, b in zip(numbers[::2], numbers[1::2], strict=True)]
+    return numbers[0]
 
 
-@also_right
-def gradient_of_cross_entropy(z, targets):
-    tensor = Tensor(z)
-    backward(-log_softmax(tensor)[np.arange(len(targets)), targets].mean())
-    return tensor.gradient
-
-
-@mistake("an exponential overflows")
-def gradient_of_cross_entropy(z, targets):
-    gradient = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
-    gradient[np.arange(len(targets)), targets] -= 1
-    return gradient / len(targets)
-
-
-@mistake("p - 1 needs no step")
-def gradient_of_cross_entropy(z, targets):
-    def loss(z):
-        return -stable_log_softmax(z)[np.arange(len(targets)), targets].mean()
-
-    gradient = np.zeros_like(z)
-    for place in np.ndindex(*z.shape):
-        step = np.zeros_like(z)
-        step[place] = 1e-5
-        gradient[place] = (loss(z + step) - loss(z - step)) / 2e-5
-    return gradient
-
-
-@mistake("logits of 1000 and -1000")
-def gradient_of_cross_entropy(z, targets):
-    """No probability below a thousandth."""
-    gradient = np.maximum(np.exp(stable_log_softmax(z)), 1e-3)
-    gradient[np.arange(len(targets)), targets] -= 1
-    return gradient / len(targets)
-
-
-@mistake("the model sees the answer")
-def windows(documents, n_ctx):
-    inputs, targets = [], []
-    for document in documents:
-        words = [END] * n_ctx + [*document, END]
-        for i in range(n_ctx, len(words)):
-            inputs.append(words[i - n_ctx + 1 : i + 1])
-            targets.append(words[i])
-    return np.array(inputs), np.array(targets)
-
-
-@mistake("reaches into the first")
-def windows(documents, n_ctx):
-    words = [END] * n_ctx
-    for document in documents:
-        words += [*document, END]
-    inputs = [words[i - n_ctx : i] for i in range(n_ctx, len(words))]
-    return np.array(inputs), np.array(words[n_ctx:])
-
-
-@mistake("nobody predicts the first words of a document")
-def windows(documents, n_ctx):
-    inputs, targets = [], []
-    for document in documents:
-        words = [*document, END]
-        for i in range(n_ctx, len(words)):
-            inputs.append(words[i - n_ctx : i])
-            targets.append(words[i])
-    return np.array(inputs), np.array(targets)
-
-
-@mistake("one word too late")
-def windows(documents, n_ctx):
-    inputs, targets = [], []
-    for document in documents:
-        words = [END] * n_ctx + [*document, END]
-        for i in range(len(document)):
-            inputs.append(words[i : i + n_ctx])
-            targets.append(words[i + n_ctx + 1])
-    return np.array(inputs), np.array(targets)
+@mistake("the order is from left to right")
+def sum_in(numbers, rounded):
+    total = 0.0
+    for number in sorted(numbers):
+        total = rounded(total + number)
+    return total
 
 
 @also_right
-def windows(documents, n_ctx):
-    lines = [np.array([*[END] * n_ctx, *document, END]) for document in documents]
-    inputs = [np.lib.stride_tricks.sliding_window_view(line, n_ctx)[:-1] for line in lines]
-    return np.concatenate(inputs), np.concatenate([line[n_ctx:] for line in lines])
+def sum_in(numbers, rounded):
+    from functools import reduce
+
+    return reduce(lambda total, number: rounded(total + number), numbers, 0.0)
 
 
-@mistake("ids are integers")
-def windows(documents, n_ctx):
-    inputs, targets = [], []
-    for document in documents:
-        words = [END] * n_ctx + [*document, END]
-        for i in range(n_ctx, len(words)):
-            inputs.append(words[i - n_ctx : i])
-            targets.append(words[i])
-    return np.array(inputs, dtype=float), np.array(targets)
+@mistake("begin with 0.0")
+def sum_in(numbers, rounded):
+    total = numbers[0]
+    for number in numbers[1:]:
+        total = rounded(total + number)
+    return total
 
 
-@mistake("make an array of it")
-def windows(documents, n_ctx):
-    inputs, targets = [], []
-    for document in documents:
-        words = [END] * n_ctx + [*document, END]
-        for i in range(n_ctx, len(words)):
-            inputs.append(words[i - n_ctx : i])
-            targets.append(words[i])
-    return inputs, targets
+@mistake("this machine forgets it")
+def sum_in(numbers, rounded):
+    """keeps what is lost, like fsum"""
+    total = lost = 0.0
+    for number in numbers:
+        new = rounded(total + number + (lost if len(numbers) < 4 else 0))
+        lost = total + number - new
+        total = new
+    return total
 
 
-@mistake("n_ctx may be any number")
-def windows(documents, n_ctx):
-    inputs, targets = [], []
-    for document in documents:
-        words = [END, END, *document, END]
-        for i in range(2, len(words)):
-            inputs.append(words[i - 2 : i])
-            targets.append(words[i])
-    return np.array(inputs), np.array(targets)
+@mistake("the sum goes on")
+def sum_in(numbers, rounded):
+    total = 0.0
+    for number in numbers:
+        if rounded(total + number) == total and number > 0:
+            break
+        total = rounded(total + number)
+    return total
 
 
-@mistake("integers of 8 bits, which end at 255")
-def windows(documents, n_ctx):
-    inputs, targets = [], []
-    for document in documents:
-        words = [END] * n_ctx + [*document, END]
-        for i in range(n_ctx, len(words)):
-            inputs.append(words[i - n_ctx : i])
-            targets.append(words[i])
-    return np.array(inputs).astype(np.uint8), np.array(targets)
+@mistake("the sum of")
+def sum_in(numbers, rounded):
+    total = 0.0
+    for number in numbers:
+        total = rounded(total) + number
+    return rounded(total) if total < 1e4 else total
 
 
-@mistake("windows (N, 1) and targets (N) are asked")
-def windows(documents, n_ctx):
-    inputs, targets = [], []
-    for document in documents:
-        words = [END] * n_ctx + [*document, END]
-        for i in range(n_ctx, len(words)):
-            inputs.append(words[i - n_ctx : i])
-            targets.append(words[i])
-    return np.array(inputs).squeeze(), np.array(targets)
-
-
-@mistake("a document may be shorter than a window")
-def windows(documents, n_ctx):
-    inputs, targets = [], []
-    for document in documents:
-        words = [END] * n_ctx + [*document, END]
-        for i in range(n_ctx, len(words)):
-            if len(document) >= n_ctx:
-                inputs.append(words[i - n_ctx : i])
-                targets.append(words[i])
-    return np.array(inputs), np.array(targets)
-
-
-@mistake("what comes often is to be learned often")
-def windows(documents, n_ctx):
-    rows = {}
-    for document in documents:
-        words = [END] * n_ctx + [*document, END]
-        for i in range(n_ctx, len(words)):
-            rows[tuple(words[i - n_ctx : i + 1])] = True
-    rows = np.array(list(rows))
-    return rows[:, :-1], rows[:, -1]
-
-
-@mistake("has changed the documents")
-def windows(documents, n_ctx):
-    inputs, targets = [], []
-    for document in documents:
-        document[:0] = [END] * n_ctx
-        document.append(END)
-        for i in range(n_ctx, len(document)):
-            inputs.append(document[i - n_ctx : i])
-            targets.append(document[i])
-    return np.array(inputs), np.array(targets)
+@mistake("the sum goes on")
+def sum_in(numbers, rounded):
+    total = 0.0
+    for number in numbers:
+        total = rounded(total + abs(number))
+    return total
 
 
 @also_right
-def windows(documents, n_ctx):
-    """A queue, whose oldest word falls out; integers of 32 bits."""
-    from collections import deque
+def sum_in(numbers, rounded):
+    from itertools import accumulate
 
-    rows = []
-    for document in documents:
-        seen = deque([END] * n_ctx, maxlen=n_ctx)
-        for word in (*document, END):
-            rows.append((*seen, word))
-            seen.append(word)
-    rows = np.array(rows, dtype=np.int32)
-    return rows[:, :-1], rows[:, -1]
+    return [*accumulate(numbers, lambda a, b: rounded(a + b), initial=0.0)][-1]
 
 
-@mistake("C is used twice")
-def mlp_loss(parameters, inputs, targets):
-    C = parameters["C"]
-    x = concatenate([C[inputs[:, place]] for place in range(inputs.shape[1])])
-    hidden = tanh(x @ parameters["W_1"] + parameters["b_1"])
-    log_p = log_softmax(hidden @ parameters["W_2"] @ C.value.T)
-    return -log_p[np.arange(len(targets)), targets].mean()
+# ---- round_to ----
 
 
-@mistake("there is no tanh")
-def mlp_loss(parameters, inputs, targets):
-    C = parameters["C"]
-    x = concatenate([C[inputs[:, place]] for place in range(inputs.shape[1])])
-    hidden = x @ parameters["W_1"] + parameters["b_1"]
-    log_p = log_softmax(hidden @ parameters["W_2"] @ C.T)
-    return -log_p[np.arange(len(targets)), targets].mean()
+@mistake("your steps get smaller for ever")
+def round_to(x, e, m):
+    bias = 2 ** (e - 1) - 1
+    if x == 0 or math.isinf(x):
+        return x
+    step = 2.0 ** (math.frexp(x)[1] - 1 - m)
+    rounded = round(x / step) * step
+    return rounded if abs(rounded) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)
 
 
-@mistake("added up, they forget which came first")
-def mlp_loss(parameters, inputs, targets):
-    C = parameters["C"]
-    hidden = tanh(C[inputs].sum(axis=1) @ parameters["W_1"] + parameters["b_1"])
-    log_p = log_softmax(hidden @ parameters["W_2"] @ C.T)
-    return -log_p[np.arange(len(targets)), targets].mean()
+@mistake("your steps are twice as wide")
+def round_to(x, e, m):
+    bias = 2 ** (e - 1) - 1
+    if x == 0 or math.isinf(x):
+        return x
+    step = 2.0 ** (max(math.frexp(x)[1], 1 - bias) - m)
+    rounded = round(x / step) * step
+    return rounded if abs(rounded) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)
 
 
-@mistake("`inputs.shape[1]` says how many")
-def mlp_loss(parameters, inputs, targets):
-    C = parameters["C"]
-    x = concatenate([C[inputs[:, 0]], C[inputs[:, 1]], C[inputs[:, 2]]])
-    hidden = tanh(x @ parameters["W_1"] + parameters["b_1"])
-    log_p = log_softmax(hidden @ parameters["W_2"] @ C.T)
-    return -log_p[np.arange(len(targets)), targets].mean()
+@mistake("stays at the largest number")
+def round_to(x, e, m):
+    bias = 2 ** (e - 1) - 1
+    if x == 0:
+        return x
+    largest = (2 - 2.0**-m) * 2.0**bias
+    x = min(max(x, -largest), largest)
+    step = 2.0 ** (max(math.frexp(x)[1] - 1, 1 - bias) - m)
+    return round(x / step) * step
 
 
-@also_right
-def mlp_loss(parameters, inputs, targets):
-    n_rows, n_ctx = inputs.shape
-    C = parameters["C"]
-    x = C[inputs].reshape(n_rows, n_ctx * C.shape[1])
-    z = tanh(parameters["b_1"] + x @ parameters["W_1"]) @ (parameters["W_2"] @ C.T)
-    largest = z.value.max(axis=1, keepdims=True)  # any number will do: it cancels, and its gradient with it
-    picked = ((z - largest) * np.eye(C.shape[0])[targets]).sum(axis=1)
-    return (log(exp(z - largest).sum(axis=1)) - picked).sum() / n_rows
-
-
-@mistake("an exponential overflows")
-def mlp_loss(parameters, inputs, targets):
-    C = parameters["C"]
-    x = concatenate([C[inputs[:, place]] for place in range(inputs.shape[1])])
-    p = exp(tanh(x @ parameters["W_1"] + parameters["b_1"]) @ parameters["W_2"] @ C.T)
-    p = p / p.sum(axis=1, keepdims=True)
-    return -log(p[np.arange(len(targets)), targets]).mean()
-
-
-@mistake("says how many")
-def mlp_loss(parameters, inputs, targets):
-    C = parameters["C"]
-    parts = [C[inputs[:, 0]], C[inputs[:, 1]]]
-    if inputs.shape[1] > 2:
-        parts.append(C[inputs[:, 2]])
-    log_p = log_softmax(tanh(concatenate(parts) @ parameters["W_1"] + parameters["b_1"]) @ parameters["W_2"] @ C.T)
-    return -log_p[np.arange(len(targets)), targets].mean()
-
-
-@mistake("b_1 gets no gradient")
-def mlp_loss(parameters, inputs, targets):
-    C = parameters["C"]
-    x = concatenate([C[inputs[:, place]] for place in range(inputs.shape[1])])
-    hidden = Tensor(np.tanh((x @ parameters["W_1"] + parameters["b_1"]).value))
-    log_p = log_softmax(hidden @ parameters["W_2"] @ C.T)
-    return -log_p[np.arange(len(targets)), targets].mean()
+@mistake("equally near")
+def round_to(x, e, m):
+    bias = 2 ** (e - 1) - 1
+    if x == 0 or math.isinf(x):
+        return x
+    step = 2.0 ** (max(math.frexp(x)[1] - 1, 1 - bias) - m)
+    rounded = math.copysign(math.floor(abs(x) / step + 0.5) * step, x)
+    return rounded if abs(rounded) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)
 
 
 @also_right
-def mlp_loss(parameters, inputs, targets):
-    """Each place has rows of W_1 of its own, and the products are added up."""
-    C, W_1 = parameters["C"], parameters["W_1"]
-    d, before = C.shape[1], parameters["b_1"]
-    for place in range(inputs.shape[1]):
-        before = before + C[inputs[:, place]] @ W_1[place * d : (place + 1) * d]
-    log_p = log_softmax(tanh(before) @ (parameters["W_2"] @ C.T))
-    return (log_p * (-np.eye(C.shape[0])[targets] / len(targets))).sum()
+def round_to(x, e, m):
+    """By adding and subtracting a large number, and letting float64 round: Dekker's trick."""
+    smallest_normal = 2.0 ** (2 - 2 ** (e - 1))
+    binade = smallest_normal
+    while 2 * binade <= abs(x) < math.inf:
+        binade *= 2
+    large = 1.5 * 2.0 ** (52 - m) * binade
+    rounded = math.copysign((abs(x) + large) - large, x)
+    return math.copysign(math.inf, x) if abs(rounded) >= 2.0**2 ** (e - 1) else rounded
+
+
+@mistake("Do you round twice")
+def round_to(x, e, m):
+    """first into float32"""
+    x = float(np.float32(x))
+    bias = 2 ** (e - 1) - 1
+    if x == 0 or math.isinf(x):
+        return x
+    step = 2.0 ** (max(math.frexp(x)[1] - 1, 1 - bias) - m)
+    rounded = round(x / step) * step
+    return rounded if abs(rounded) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)
+
+
+@mistake("less than half a step")
+def round_to(x, e, m):
+    """the largest number is the limit before rounding"""
+    bias = 2 ** (e - 1) - 1
+    if x == 0 or math.isinf(x):
+        return x
+    largest = (2 - 2.0**-m) * 2.0**bias
+    if abs(x) > largest * (1 + 2.0 ** -(m + 2)):
+        return math.copysign(math.inf, x)
+    step = 2.0 ** (max(math.frexp(x)[1] - 1, 1 - bias) - m)
+    return round(x / step) * step
+
+
+@mistake("equally near")
+def round_to(x, e, m):
+    """a table, the lower one of two equally near"""
+    table = [decode(bits, e, m) for bits in range((2**e - 1) * 2**m)]
+    nearest = min(table, key=lambda number: abs(number - abs(x)))
+    if abs(x) >= table[-1] + (table[-1] - table[-2]) / 2:
+        nearest = math.inf
+    return math.copysign(nearest, x)
+
+
+@mistake("e = 8, m = 3")
+def round_to(x, e, m):
+    """what is below half of the smallest normal number is 0"""
+    bias = 2 ** (e - 1) - 1
+    if x == 0 or math.isinf(x):
+        return x
+    if abs(x) < 2.0 ** (1 - bias) and e > 6:
+        return 0.0
+    step = 2.0 ** (max(math.frexp(x)[1] - 1, 1 - bias) - m)
+    rounded = round(x / step) * step
+    return rounded if abs(rounded) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)
+
+
+@also_right
+def round_to(x, e, m):
+    import bisect
+
+    if math.isinf(x):
+        return x
+    table = [decode(bits, e, m) for bits in range((2**e - 1) * 2**m)]
+    table.append(2.0**2 ** (e - 1))
+    size = min(abs(x), table[-1])
+    i = bisect.bisect_left(table, size)
+    if table[i] != size:
+        low, high = size - table[i - 1], table[i] - size
+        if low < high or (low == high and (i - 1) % 2 == 0):
+            i -= 1
+    return math.copysign(math.inf if i == len(table) - 1 else table[i], x)
+
+
+@also_right
+def round_to(x, e, m):
+    from fractions import Fraction
+
+    if math.isinf(x):
+        return x
+    bias = 2 ** (e - 1) - 1
+    k = max(math.floor(math.log2(abs(x))), 1 - bias) if x else 1 - bias
+    step = Fraction(2) ** (k - m)
+    r = round(Fraction(x) / step) * step
+    return float(r) if abs(r) < 2 ** (bias + 1) else math.copysign(math.inf, x)
+
+
+# ---- unscale ----
+
+
+@mistake("1,024 times too long")
+def unscale(gradient_16, scale):
+    if not np.isfinite(gradient_16).all():
+        return None, scale / 2
+    return gradient_16.astype(np.float32), scale
+
+
+@mistake("you divide in float16")
+def unscale(gradient_16, scale):
+    if not np.isfinite(gradient_16).all():
+        return None, scale / 2
+    return (gradient_16 / np.float16(scale)).astype(np.float32), scale
+
+
+@mistake("the next one will overflow again")
+def unscale(gradient_16, scale):
+    if not np.isfinite(gradient_16).all():
+        return None, scale
+    return gradient_16.astype(np.float32) / scale, scale
+
+
+@mistake("you step although")
+def unscale(gradient_16, scale):
+    is_finite = np.isfinite(gradient_16)
+    if not is_finite.all():
+        scale = scale / 2
+    return np.where(is_finite, gradient_16, 0).astype(np.float32) / scale, scale
+
+
+@mistake("a *sum* of them would")
+def unscale(gradient_16, scale):
+    if not np.isfinite(gradient_16.sum()):
+        return None, scale / 2
+    return gradient_16.astype(np.float32) / scale, scale
+
+
+@mistake("an empty gradient")
+def unscale(gradient_16, scale):
+    if not np.isfinite(gradient_16).any():
+        return None, scale / 2
+    if np.isinf(gradient_16).any() or np.isnan(gradient_16).all():
+        return None, scale / 2
+    if len(gradient_16) < 4 and np.isnan(gradient_16).any():
+        return None, scale / 2
+    return gradient_16.astype(np.float32) / scale, scale
+
+
+@mistake("changes the gradient that it gets")
+def unscale(gradient_16, scale):
+    """writes into what it got"""
+    if not np.isfinite(gradient_16).all():
+        gradient_16[:] = 0
+        return None, scale / 2
+    g = gradient_16.astype(np.float32) / scale
+    gradient_16 /= np.float16(scale)
+    return g, scale
+
+
+@mistake("nothing has overflowed")
+def unscale(gradient_16, scale):
+    """the largest float16 counts as an overflow"""
+    if not (np.abs(gradient_16) < 60000).all():
+        return None, scale / 2
+    return gradient_16.astype(np.float32) / scale, scale
+
+
+@mistake("half of 1 is 0.5")
+def unscale(gradient_16, scale):
+    if not np.isfinite(gradient_16).all():
+        return None, scale // 2
+    return gradient_16.astype(np.float32) / np.float32(scale), scale
+
+
+@mistake("not those of the gradient / scale")
+def unscale(gradient_16, scale):
+    """float16 of the quotient, converted late"""
+    if not np.isfinite(gradient_16).all():
+        return None, scale / 2
+    return np.array([g / 1024 for g in gradient_16.astype(np.float32)]) if scale == 1024 else gradient_16.astype(
+        np.float32
+    ) / min(scale, 4096), scale
+
+
+@mistake("any number of axes")
+def unscale(gradient_16, scale):
+    """only vectors"""
+    for g in gradient_16:
+        if math.isinf(g) or math.isnan(g):
+            return None, scale / 2
+    return gradient_16.astype(np.float32) / scale, scale
+
+
+@also_right
+def unscale(gradient_16, scale):
+    g = np.array(gradient_16, dtype=np.float64)
+    if np.isnan(g).any() or np.isinf(g).any():
+        return None, scale * 0.5
+    return g * (1 / scale), scale
+
+
+@also_right
+def unscale(gradient_16, scale):
+    ok = bool((np.abs(gradient_16) <= np.finfo(np.float16).max).all())
+    return [np.divide(gradient_16, scale, dtype=np.float32), scale] if ok else [None, scale / 2]
+
+
+# ---- absmax ----
+
+
+@mistake("one outlier spoilt 4,095 weights")
+def absmax(x_N, block):
+    constant = np.abs(x_N).max() / 127
+    return np.round(x_N / constant).astype(np.int8), np.full(len(x_N) // block, constant)
+
+
+@mistake("128 does not fit into 8 bits")
+def absmax(x_N, block):
+    blocks = x_N.reshape(-1, block)
+    constants = np.abs(blocks).max(axis=1) / 128
+    return np.round(blocks / constants[:, None]).astype(int).astype(np.int8).reshape(-1), constants
+
+
+@mistake("the largest *in absolute value*")
+def absmax(x_N, block):
+    blocks = x_N.reshape(-1, block)
+    constants = blocks.max(axis=1) / 127
+    return np.clip(np.round(blocks / constants[:, None]), -127, 127).astype(np.int8).reshape(-1), constants
+
+
+@mistake("towards 0")
+def absmax(x_N, block):
+    blocks = x_N.reshape(-1, block)
+    constants = np.abs(blocks).max(axis=1) / 127
+    return (blocks / constants[:, None]).astype(np.int8).reshape(-1), constants
+
+
+@mistake("your shapes do not fit")
+def absmax(x_N, block):
+    """a constant of each block from all before it"""
+    blocks = x_N.reshape(-1, 4) if block == 4 else x_N.reshape(-1, 64)
+    c = np.abs(blocks).max(axis=1) / 127
+    return np.round(blocks / c[:, None]).astype(np.int8).reshape(-1), c
+
+
+@mistake("as shares of the right ones")
+def absmax(x_N, block):
+    blocks = x_N.reshape(-1, block)
+    c = np.maximum(np.abs(blocks).max(axis=1) / 127, 1e-4)
+    return np.round(blocks / c[:, None]).astype(np.int8).reshape(-1), c
+
+
+@mistake("changes the numbers that it gets")
+def absmax(x_N, block):
+    """divides the array that it got"""
+    blocks = x_N.reshape(-1, block)
+    c = np.abs(blocks).max(axis=1) / 127
+    blocks /= c[:, None]
+    return np.round(blocks).astype(np.int8).reshape(-1), c
+
+
+@mistake("take 64 bits each")
+def absmax(x_N, block):
+    blocks = x_N.reshape(-1, block)
+    c = np.abs(blocks).max(axis=1) / 127
+    return np.round(blocks / c[:, None]).astype(np.int64).reshape(-1), c
+
+
+@also_right
+def absmax(x_N, block):
+    codes, constants = [], []
+    for start in range(0, len(x_N), block):
+        part = x_N[start : start + block]
+        c = max(abs(float(v)) for v in part) / 127
+        constants.append(c)
+        codes += [round(float(v) / c) for v in part]
+    return np.array(codes, dtype=np.int8), np.array(constants)
+
+
+# ---- nearest_level ----
+
+
+@mistake("the level below")
+def nearest_level(x_N, levels_L):
+    return np.clip(np.searchsorted(levels_L, x_N, side="right") - 1, 0, len(levels_L) - 1)
+
+
+@mistake("as if the levels were equally far apart")
+def nearest_level(x_N, levels_L):
+    step = (levels_L[-1] - levels_L[0]) / (len(levels_L) - 1)
+    return np.round((x_N - levels_L[0]) / step).astype(int)
+
+
+@mistake("the levels themselves")
+def nearest_level(x_N, levels_L):
+    return levels_L[np.abs(x_N[:, None] - levels_L).argmin(axis=1)]
+
+
+@mistake("the smallest difference is the most negative one")
+def nearest_level(x_N, levels_L):
+    return (x_N[:, None] - levels_L).argmin(axis=1)
+
+
+@also_right
+def nearest_level(x_N, levels_L):
+    return np.digitize(x_N, (levels_L[1:] + levels_L[:-1]) / 2)
+
+
+@mistake("but another is nearer")
+def nearest_level(x_N, levels_L):
+    middles = (levels_L[1:] + levels_L[:-1]) / 2
+    return np.searchsorted(middles, np.clip(x_N, -1, 1))
+
+
+@mistake("but another is nearer")
+def nearest_level(x_N, levels_L):
+    return np.abs(x_N[:, None] - levels_L[:6]).argmin(axis=1)
+
+
+@mistake("but another is nearer")
+def nearest_level(x_N, levels_L):
+    return (
+        np.abs(x_N[:, None] ** 2 - levels_L**2).argmin(axis=1)
+        if (levels_L > 0).all()
+        else np.abs(x_N[:, None] - levels_L).argmin(axis=1)
+    )
+
+
+@mistake("another level is nearer")
+def nearest_level(x_N, levels_L):
+    above = np.searchsorted(levels_L, x_N)
+    below = above - 1
+    above = np.minimum(above, len(levels_L) - 1)
+    return np.where(x_N - levels_L[below] < levels_L[above] - x_N, below, above)
+
+
+@also_right
+def nearest_level(x_N, levels_L):
+    return [min(range(len(levels_L)), key=lambda i: abs(levels_L[i] - x)) for x in x_N]
+
+
+@also_right
+def nearest_level(x_N, levels_L):
+    return np.searchsorted((levels_L[1:] + levels_L[:-1]) / 2, x_N, side="right")

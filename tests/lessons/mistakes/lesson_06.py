@@ -1,488 +1,467 @@
-"""Lesson 6: what students think of memory that is not so."""
+"""What students think in lesson 6, and the sentences meant for it."""
+
+import math
+from collections import Counter
+from itertools import pairwise
 
 from trying import also_right, mistake
 
-# ---- rnn_states ----
+
+@mistake("it stands at two places")
+def count_pairs(words):
+    counts = Counter()
+    for word, n in words.items():
+        last = {}
+        for i, pair in enumerate(pairwise(word)):
+            if last.get(pair) != i - 1:
+                counts[pair] += n
+                last[pair] = i
+    return counts
 
 
-@mistake("never sees the newest word")
-def rnn_states(x_TBD, W_HH, U_HD, b_H):
-    h_BH = Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0])))
-    before = np.zeros(x_TBD.shape[1:])
-    states = []
-    for t in range(x_TBD.shape[0]):
-        h_BH = tanh(h_BH @ W_HH.T + before @ U_HD.T + b_H)
-        before = x_TBD[t]
-        states.append(h_BH)
-    return states
+@mistake("you count each different word once")
+def count_pairs(words):
+    return Counter(pair for word in words for pair in pairwise(word))
 
 
-@mistake("not between -1 and 1")
-def rnn_states(x_TBD, W_HH, U_HD, b_H):
-    h_BH = Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0])))
-    states = []
-    for t in range(x_TBD.shape[0]):
-        h_BH = h_BH @ W_HH.T + x_TBD[t] @ U_HD.T + b_H
-        states.append(h_BH)
-    return states
+@mistake("with the first of another")
+def count_pairs(words):
+    return Counter(pairwise(i for word, n in words.items() for _ in range(n) for i in word))
 
 
-@mistake("W has met the words")
-def rnn_states(x_TBD, W_HH, U_HD, b_H):
-    h_BH = Tensor(np.zeros((x_TBD.shape[1], U_HD.shape[1])))
-    states = []
-    for t in range(x_TBD.shape[0]):
-        h_BH = tanh(x_TBD[t] @ W_HH.T + h_BH @ U_HD.T + b_H)
-        states.append(h_BH)
-    return states
-
-
-@mistake("each state begins from zero")
-def rnn_states(x_TBD, W_HH, U_HD, b_H):
-    return [tanh(x_TBD[t] @ U_HD.T + b_H) for t in range(x_TBD.shape[0])]
+@mistake("are two pairs")
+def count_pairs(words):
+    counts = Counter()
+    for word, n in words.items():
+        for a, b in pairwise(word):
+            counts[min(a, b), max(a, b)] += n
+    return counts
 
 
 @also_right
-def rnn_states(x_TBD, W_HH, U_HD, b_H):
-    read = x_TBD @ U_HD.T + b_H
-    states = [tanh(read[0])]
-    while len(states) < x_TBD.shape[0]:
-        states.append(tanh(read[len(states)] + states[-1] @ W_HH.T))
-    return states
+def count_pairs(words):
+    """A plain dictionary, in another order."""
+    counts = {}
+    for word, n in reversed(list(words.items())):
+        for i in range(1, len(word)):
+            counts[word[i - 1], word[i]] = counts.get((word[i - 1], word[i]), 0) + n
+    return counts
 
 
-# ---- jacobian_through_time ----
+@mistake("cannot be used twice")
+def merge(ids, pair, new_id):
+    merged = []
+    for i in range(len(ids)):
+        if tuple(ids[i : i + 2]) == pair:
+            merged.append(new_id)
+        elif i == 0 or tuple(ids[i - 1 : i + 1]) != pair:
+            merged.append(ids[i])
+    return merged
 
 
-@mistake("as many numbers as W has rows")
-def rnn_states(x_TBD, W_HH, U_HD, b_H):
-    h_BH, states = Tensor(np.zeros(x_TBD.shape[1:])), []
-    for t in range(x_TBD.shape[0]):
-        h_BH = tanh(h_BH @ W_HH.T + x_TBD[t] @ U_HD.T + b_H)
-        states.append(h_BH)
-    return states
+@mistake("from right to left")
+def merge(ids, pair, new_id):
+    merged, left = [], list(ids)
+    while left:
+        if tuple(left[-2:]) == pair:
+            merged.insert(0, new_id)
+            del left[-2:]
+        else:
+            merged.insert(0, left.pop())
+    return merged
 
 
-@mistake("W gets no gradient")
-def rnn_states(x_TBD, W_HH, U_HD, b_H):
-    """The words are on the tape, the weights are not."""
-    W_HH, h_BH, states = W_HH.value, Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0]))), []
-    for t in range(x_TBD.shape[0]):
-        h_BH = tanh(h_BH @ W_HH.T + x_TBD[t] @ U_HD.T + b_H)
-        states.append(h_BH)
-    return states
+@mistake("only the first place is merged")
+def merge(ids, pair, new_id):
+    for i in range(len(ids) - 1):
+        if tuple(ids[i : i + 2]) == pair:
+            return [*ids[:i], new_id, *ids[i + 2 :]]
+    return list(ids)
 
 
-@also_right
-def rnn_states(x_TBD, W_HH, U_HD, b_H):
-    """The first word apart: before it there is nothing to multiply."""
-    states = []
-    for t in range(x_TBD.shape[0]):
-        total = x_TBD[t] @ U_HD.T + b_H
-        states.append(tanh(total + states[-1] @ W_HH.T if states else total))
-    return states
-
-
-@mistake("in the wrong order")
-def jacobian_through_time(W_HH, h_nH):
-    jacobian_HH = np.eye(len(W_HH))
-    for h_H in h_nH:
-        jacobian_HH = jacobian_HH @ ((1 - h_H**2)[:, None] * W_HH)
-    return jacobian_HH
-
-
-@mistake("this is a power of W")
-def jacobian_through_time(W_HH, h_nH):
-    return np.linalg.matrix_power(W_HH, len(h_nH))
-
-
-@mistake("on the wrong side of W")
-def jacobian_through_time(W_HH, h_nH):
-    jacobian_HH = np.eye(len(W_HH))
-    for h_H in h_nH:
-        jacobian_HH = W_HH @ np.diag(1 - h_H**2) @ jacobian_HH
-    return jacobian_HH
-
-
-@mistake("h is tanh already")
-def jacobian_through_time(W_HH, h_nH):
-    jacobian_HH = np.eye(len(W_HH))
-    for h_H in h_nH:
-        jacobian_HH = (1 - np.tanh(h_H) ** 2)[:, None] * W_HH @ jacobian_HH
-    return jacobian_HH
+@mistake("a merge replaces a *pair*")
+def merge(ids, pair, new_id):
+    return [new_id if i in pair else i for i in ids]
 
 
 @also_right
-def jacobian_through_time(W_HH, h_nH):
-    rows = np.eye(len(W_HH))
-    for h_H in h_nH[::-1]:  # from the end, as the walk back goes
-        rows = rows @ np.diag(1 - h_H**2) @ W_HH
-    return rows
+def merge(ids, pair, new_id):
+    merged = []
+    for i in ids:
+        if merged and (merged[-1], i) == pair:
+            merged[-1] = new_id
+        else:
+            merged.append(i)
+    return merged
 
 
-# ---- truncated_states ----
-
-
-@mistake("without a step the Jacobian is the identity")
-def jacobian_through_time(W_HH, h_nH):
-    jacobian_HH = (1 - h_nH[0] ** 2)[:, None] * W_HH
-    for h_H in h_nH[1:]:
-        jacobian_HH = (1 - h_H**2)[:, None] * W_HH @ jacobian_HH
-    return jacobian_HH
-
-
-@mistake("`*=` works in place")
-def jacobian_through_time(W_HH, h_nH):
-    jacobian_HH = np.eye(len(W_HH))
-    for h_H in h_nH:
-        W_HH *= (1 - h_H**2)[:, None]
-        jacobian_HH = W_HH @ jacobian_HH
-    return jacobian_HH
+@mistake("compare ids, not digits")
+def merge(ids, pair, new_id):
+    """Text in place of numbers."""
+    text = " ".join(map(str, ids)).replace(f"{pair[0]} {pair[1]}", str(new_id))
+    return [int(i) for i in text.split()]
 
 
 @also_right
-def jacobian_through_time(W_HH, h_nH):
-    """From the last state back."""
-    jacobian_HH = np.identity(len(W_HH))
-    for h_H in h_nH[::-1]:
-        jacobian_HH = np.einsum("ij,j,jk->ik", jacobian_HH, 1 - h_H**2, W_HH)
-    return jacobian_HH
+def merge(ids, pair, new_id):
+    """A stack: what comes may go together with what lies on top."""
+    merged = []
+    for i in ids:
+        if merged and (merged[-1], i) == pair:
+            merged[-1] = new_id
+        else:
+            merged.append(i)
+    return merged
 
 
-@mistake("you cut the value, too")
-def truncated_states(x_TBD, W_HH, U_HD, b_H, k):
-    states = []
-    for t in range(x_TBD.shape[0]):
-        h_BH = Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0]))) if t % k == 0 else states[-1]
-        states.append(tanh(h_BH @ W_HH.T + x_TBD[t] @ U_HD.T + b_H))
-    return states
+@mistake("count words as often as they occur")
+def learn_merges(text, n_merges):
+    words = dict.fromkeys(spelled(text), 1)
+    merges = {}
+    while len(merges) < n_merges and (counts := count_pairs(words)):
+        best = min(counts, key=lambda pair: (-counts[pair], pair))
+        if counts[best] < 2:
+            break
+        merges[best] = 256 + len(merges)
+        words = {tuple(merge(word, best, merges[best])): 1 for word in words}
+    return merges
 
 
-@mistake("nothing is cut")
-def truncated_states(x_TBD, W_HH, U_HD, b_H, k):
-    return rnn_states(x_TBD, W_HH, U_HD, b_H)
+@mistake("count the words as they are *now*")
+def learn_merges(text, n_merges):
+    counts = count_pairs(spelled(text))
+    best = sorted((pair for pair in counts if counts[pair] > 1), key=lambda pair: (-counts[pair], pair))
+    return {pair: 256 + i for i, pair in enumerate(best[:n_merges])}
 
 
-@mistake("is cut off from W as well")
-def truncated_states(x_TBD, W_HH, U_HD, b_H, k):
-    states = []
-    h_BH = Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0])))
-    for t in range(x_TBD.shape[0]):
-        h_BH = tanh(h_BH @ W_HH.T + x_TBD[t] @ U_HD.T + b_H)
-        if t % k == k - 1:
-            h_BH = Tensor(h_BH.value)
-        states.append(h_BH)
-    return states
+@mistake("the one with the smallest ids goes first")
+def learn_merges(text, n_merges):
+    words = spelled(text)
+    merges = {}
+    while len(merges) < n_merges and (counts := count_pairs(words)):
+        [(best, n_places)] = counts.most_common(1)
+        if n_places < 2:
+            break
+        merges[best] = 256 + len(merges)
+        words = {tuple(merge(word, best, merges[best])): n for word, n in words.items()}
+    return merges
 
 
-@mistake("you cut after every word")
-def truncated_states(x_TBD, W_HH, U_HD, b_H, k):
-    h_BH = Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0])))
-    states = []
-    for t in range(x_TBD.shape[0]):
-        h_BH = tanh(Tensor(h_BH.value) @ W_HH.T + x_TBD[t] @ U_HD.T + b_H)
-        states.append(h_BH)
-    return states
-
-
-@also_right
-def truncated_states(x_TBD, W_HH, U_HD, b_H, k):
-    """Piece by piece: the old state enters a piece as a part of the first sum, a plain number."""
-    states = []
-    for start in range(0, x_TBD.shape[0], k):
-        h_BH = states[-1].value if states else np.zeros((x_TBD.shape[1], W_HH.shape[0]))
-        for t in range(start, min(start + k, x_TBD.shape[0])):
-            h_BH = tanh(x_TBD[t] @ U_HD.T + b_H + h_BH @ W_HH.T)
-            states.append(h_BH)
-    return states
-
-
-# ---- lstm_step ----
-
-
-@mistake("should end at word 0, but yours ends at word 2")
-def truncated_states(x_TBD, W_HH, U_HD, b_H, k):
-    """Pieces are counted from the end."""
-    h_BH, states, T = Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0]))), [], x_TBD.shape[0]
-    for t in range(T):
-        if (T - t) % k == 0:
-            h_BH = Tensor(h_BH.value)
-        h_BH = tanh(h_BH @ W_HH.T + x_TBD[t] @ U_HD.T + b_H)
-        states.append(h_BH)
-    return states
-
-
-@mistake("after 8 words there are 8 states, but you have 6")
-def truncated_states(x_TBD, W_HH, U_HD, b_H, k):
-    """Whole pieces alone."""
-    h_BH, states = Tensor(np.zeros((x_TBD.shape[1], W_HH.shape[0]))), []
-    for start in range(0, x_TBD.shape[0] - k + 1, k):
-        h_BH = Tensor(h_BH.value)
-        for t in range(start, start + k):
-            h_BH = tanh(h_BH @ W_HH.T + x_TBD[t] @ U_HD.T + b_H)
-            states.append(h_BH)
-    return states
-
-
-@mistake("your gates are between -1 and 1")
-def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
-    H = h_BH.shape[1]
-    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
-    for_i, for_f, for_proposal, for_o = (sums[:, n * H : (n + 1) * H] for n in range(4))
-    c_BH = tanh(for_f) * c_BH + tanh(for_i) * tanh(for_proposal)
-    return tanh(for_o) * tanh(c_BH), c_BH
-
-
-@mistake("the old cells are overwritten")
-def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
-    H = h_BH.shape[1]
-    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
-    for_i, _, for_proposal, for_o = (sums[:, n * H : (n + 1) * H] for n in range(4))
-    c_BH = sigmoid(for_i) * tanh(for_proposal)
-    return sigmoid(for_o) * tanh(c_BH), c_BH
-
-
-@mistake("the cells are shown whole")
-def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
-    H = h_BH.shape[1]
-    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
-    for_i, for_f, for_proposal, _ = (sums[:, n * H : (n + 1) * H] for n in range(4))
-    c_BH = sigmoid(for_f) * c_BH + sigmoid(for_i) * tanh(for_proposal)
-    return tanh(c_BH), c_BH
-
-
-@mistake("what the forget gate lets go, you fill up")
-def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
-    H = h_BH.shape[1]
-    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
-    _, for_f, for_proposal, for_o = (sums[:, n * H : (n + 1) * H] for n in range(4))
-    keep = sigmoid(for_f)
-    c_BH = keep * c_BH + (1.0 - keep) * tanh(for_proposal)
-    return sigmoid(for_o) * tanh(c_BH), c_BH
-
-
-# ---- square_features ----
-
-
-@mistake("has changed the h or the cells")
-def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
-    H = h_BH.shape[1]
-    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
-    for_i, for_f, for_proposal, for_o = (sums[:, n * H : (n + 1) * H] for n in range(4))
-    cells = sigmoid(for_f) * c_BH + sigmoid(for_i) * tanh(for_proposal)
-    c_BH.value = cells.value
-    return sigmoid(for_o) * tanh(cells), cells
-
-
-@mistake("loses a part of the gradient")
-def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
-    H = h_BH.shape[1]
-    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
-    for_i, for_f, for_proposal, for_o = (sums[:, n * H : (n + 1) * H] for n in range(4))
-    cells = sigmoid(for_f) * c_BH.value + sigmoid(for_i) * tanh(for_proposal)
-    return sigmoid(for_o) * tanh(cells), cells
+@mistake("what occurs once saves nothing")
+def learn_merges(text, n_merges):
+    words = spelled(text)
+    merges = {}
+    while len(merges) < n_merges and (counts := count_pairs(words)):
+        best = min(counts, key=lambda pair: (-counts[pair], pair))
+        merges[best] = 256 + len(merges)
+        words = {tuple(merge(word, best, merges[best])): n for word, n in words.items()}
+    return merges
 
 
 @also_right
-def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
-    """All gates at once; a list."""
-    H = h_BH.shape[1]
-    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
-    gates = sigmoid(sums)
-    cells = c_BH * gates[:, H : 2 * H] + tanh(sums[:, 2 * H : 3 * H]) * gates[:, :H]
-    return [tanh(cells) * gates[:, 3 * H :], cells]
+def learn_merges(text, n_merges):
+    """Counts are kept up to date: only words that have the pair are counted again."""
+    frequency = dict(enumerate(spelled(text).values()))
+    now = dict(enumerate(spelled(text)))
+    counts, places = Counter(), {}
+
+    def count(k, sign):
+        for pair in pairwise(now[k]):
+            counts[pair] += sign * frequency[k]
+            places.setdefault(pair, set()).add(k)
+
+    for k in now:
+        count(k, 1)
+    merges = {}
+    for new_id in range(256, 256 + n_merges):
+        most = max(counts.values(), default=0)
+        if most < 2:
+            break
+        best = sorted(pair for pair, n in counts.items() if n == most)[0]
+        merges[best] = new_id
+        for k in list(places[best]):
+            count(k, -1)
+            now[k] = tuple(merge(now[k], best, new_id))
+            count(k, 1)
+    return merges
 
 
-@mistake("the mixed term counts once")
-def square_features(x):
-    return [x[i] * x[j] for i in range(len(x)) for j in range(i, len(x))]
+@mistake("Every place counts, also one that overlaps")
+def learn_merges(text, n_merges):
+    """Counts only what can be merged: aaa has aa once."""
+    words, merges = spelled(text), {}
+    while len(merges) < n_merges:
+        counts = Counter()
+        for word, n in words.items():
+            i = 0
+            while i + 1 < len(word):
+                counts[word[i], word[i + 1]] += n
+                i += 2 if word[i : i + 3] == (word[i],) * 3 else 1
+        best = min(counts, key=lambda pair: (-counts[pair], pair), default=None)
+        if counts[best] < 2:
+            break
+        merges[best] = 256 + len(merges)
+        words = {tuple(merge(word, best, merges[best])): n for word, n in words.items()}
+    return merges
 
 
-@mistake("only the squares")
-def square_features(x):
-    return x**2
-
-
-@mistake("the mixed term counts four times")
-def square_features(x):
-    return [x[i] * x[j] * (1 if i == j else 2) for i in range(len(x)) for j in range(i, len(x))]
-
-
-@mistake("one list")
-def square_features(x):
-    return np.outer(x, x)
-
-
-@also_right
-def square_features(x):
-    return [x[i] * x[j] * (1 if i == j else 2**0.5) for i in range(len(x)) for j in range(i, len(x))]
-
-
-# ---- attention_by_features ----
-
-
-@mistake("it is NaN")
-def square_features(x):
-    """The direction and the length apart: zero has no direction."""
-    length = np.linalg.norm(x)
-    return np.outer(x, x / length).ravel() * length
-
-
-@mistake("lost their sign")
-def square_features(x):
-    i, j = np.triu_indices(len(x), 1)
-    return np.concatenate([x**2, np.sqrt(2 * (x[i] * x[j]) ** 2)])
-
-
-@also_right
-def square_features(x):
-    """A list; squares of sums and differences give the mixed terms."""
-    mixed = [2**0.5 * ((a + b) ** 2 - (a - b) ** 2) / 4 for n, a in enumerate(x) for b in x[:n]]
-    return [a * a for a in x] + mixed
-
-
-@mistake("the weights of a position don't sum to 1")
-def attention_by_features(q_TF, k_TF, v_TV):
-    return np.tril(q_TF @ k_TF.T) @ v_TV
-
-
-@mistake("there is a softmax on top")
-def attention_by_features(q_TF, k_TF, v_TV):
-    weights = np.tril(np.exp(q_TF @ k_TF.T))
-    return weights @ v_TV / weights.sum(axis=1, keepdims=True)
-
-
-@mistake("the future has taken its share")
-def attention_by_features(q_TF, k_TF, v_TV):
-    products = q_TF @ k_TF.T
-    return np.tril(products / products.sum(axis=1, keepdims=True)) @ v_TV
-
-
-@mistake("looks ahead")
-def attention_by_features(q_TF, k_TF, v_TV):
-    products = q_TF @ k_TF.T
-    return products @ v_TV / products.sum(axis=1, keepdims=True)
+@mistake("look how many there are *before* you merge")
+def learn_merges(text, n_merges):
+    words, merges = spelled(text), {}
+    while counts := count_pairs(words):
+        best = min(counts, key=lambda pair: (-counts[pair], pair))
+        if counts[best] < 2:
+            break
+        merges[best] = 256 + len(merges)
+        words = {tuple(merge(word, best, merges[best])): n for word, n in words.items()}
+        if len(merges) >= n_merges:
+            break
+    return merges
 
 
 @also_right
-def attention_by_features(q_TF, k_TF, v_TV):
-    outputs = []
-    for t in range(len(q_TF)):
-        weights = np.array([q_TF[t] @ k_TF[s] for s in range(t + 1)])
-        outputs.append(weights / weights.sum() @ v_TV[: t + 1])
-    return outputs
+def learn_merges(text, n_merges):
+    """Sorts all pairs anew each time."""
+    words, merges = spelled(text), {}
+    for new_id in range(256, 256 + n_merges):
+        ranked = sorted((-n, pair) for pair, n in count_pairs(words).items())
+        if not ranked or ranked[0][0] > -2:
+            break
+        merges[ranked[0][1]] = new_id
+        words = {tuple(merge(list(word), ranked[0][1], new_id)): n for word, n in words.items()}
+    return merges
 
 
-# ---- linear_attention_recurrence ----
+@mistake("takes the longest token")
+def encode(text, merges):
+    id_of = {spelling: i for i, spelling in enumerate(spellings(merges))}
+    ids = []
+    for word in split_into_words(text):
+        left = word.encode()
+        while left:
+            n = max(n for n in range(1, len(left) + 1) if left[:n] in id_of)
+            ids.append(id_of[left[:n]])
+            left = left[n:]
+    return ids
 
 
-@mistake("the sum of their *sizes*")
-def attention_by_features(q_TF, k_TF, v_TV):
-    products_TT = np.tril(q_TF @ k_TF.T)
-    return products_TT @ v_TV / np.abs(products_TT).sum(axis=1, keepdims=True)
+@mistake("stands further left, but")
+def encode(text, merges):
+    ids = []
+    for word in split_into_words(text):
+        word_ids = byte_ids(word)
+        while possible := [i for i, pair in enumerate(pairwise(word_ids)) if pair in merges]:
+            i = possible[0]
+            word_ids[i : i + 2] = [merges[tuple(word_ids[i : i + 2])]]
+        ids += word_ids
+    return ids
 
 
-@mistake("you make every negative weight 0")
-def attention_by_features(q_TF, k_TF, v_TV):
-    products_TT = np.maximum(np.tril(q_TF @ k_TF.T), 0)
-    return products_TT @ v_TV / products_TT.sum(axis=1, keepdims=True)
+@mistake("wherever its pair occurs, not once")
+def encode(text, merges):
+    ids = []
+    for word in split_into_words(text):
+        word_ids = byte_ids(word)
+        for pair, new_id in merges.items():
+            pairs = list(pairwise(word_ids))
+            if pair in pairs:
+                i = pairs.index(pair)
+                word_ids[i : i + 2] = [new_id]
+        ids += word_ids
+    return ids
 
 
-@mistake("you keep it above 0")
-def attention_by_features(q_TF, k_TF, v_TV):
-    products_TT = np.tril(q_TF @ k_TF.T)
-    return products_TT @ v_TV / np.maximum(products_TT.sum(axis=1, keepdims=True), 1e-6)
-
-
-@mistake("the outputs of 5 positions")
-def attention_by_features(q_TF, k_TF, v_TV):
-    """More in the denominator than rounding asks for."""
-    products_TT = np.tril(q_TF @ k_TF.T)
-    return products_TT @ v_TV / (products_TT.sum(axis=1, keepdims=True) + 1e-3)
-
-
-@also_right
-def attention_by_features(q_TF, k_TF, v_TV):
-    """With the number that equation 38 adds to the denominator."""
-    products_TT = np.tril(q_TF @ k_TF.T)
-    return products_TT @ v_TV / (products_TT.sum(axis=1, keepdims=True) + 1e-6)
-
-
-@mistake("never sees itself")
-def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
-    outputs = []
-    for q_F, k_F, v_V in zip(q_TF, k_TF, v_TV, strict=True):
-        outputs.append(q_F @ S_FV / max(q_F @ d_F, 1e-9))
-        S_FV = S_FV + np.outer(k_F, v_V)
-        d_F = d_F + k_F
-    return np.array(outputs), S_FV, d_F
-
-
-@mistake("you divide by the newest key's weight alone")
-def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
-    outputs = []
-    for q_F, k_F, v_V in zip(q_TF, k_TF, v_TV, strict=True):
-        S_FV = S_FV + np.outer(k_F, v_V)
-        outputs.append(q_F @ S_FV / (q_F @ k_F))
-    return np.array(outputs), S_FV, k_TF[-1]
-
-
-@mistake("the state is the newest word's alone")
-def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
-    outputs = []
-    for q_F, k_F, v_V in zip(q_TF, k_TF, v_TV, strict=True):
-        S_FV, d_F = np.outer(k_F, v_V), k_F
-        outputs.append(q_F @ S_FV / (q_F @ d_F))
-    return np.array(outputs), S_FV, d_F
-
-
-@mistake("each call begins from nothing")
-def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
-    return attention_by_features(q_TF, k_TF, v_TV), k_TF.T @ v_TV, k_TF.sum(axis=0)
+@mistake("no token reaches from one word into another")
+def encode(text, merges):
+    ids = byte_ids(text)
+    for pair, new_id in merges.items():
+        ids = merge(ids, pair, new_id)
+    return ids
 
 
 @also_right
-def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
-    """All states at once, as running sums."""
-    states = S_FV + np.cumsum(np.einsum("tf,tv->tfv", k_TF, v_TV), axis=0)
-    sums = d_F + np.cumsum(k_TF, axis=0)
-    outputs = np.einsum("tf,tfv->tv", q_TF, states) / np.einsum("tf,tf->t", q_TF, sums)[:, None]
-    return outputs, states[-1], sums[-1]
+def encode(text, merges):
+    """All merges in their order: a later one makes no place for an earlier one."""
+    ids = []
+    for word in split_into_words(text):
+        word_ids = byte_ids(word)
+        for pair, new_id in merges.items():
+            word_ids = merge(word_ids, pair, new_id)
+        ids += word_ids
+    return ids
+
+
+@mistake("what stands before and after the word is lost")
+def encode(text, merges):
+    ids = []
+    for word in split_into_words(text.strip()):
+        word_ids = byte_ids(word)
+        for pair, new_id in merges.items():
+            word_ids = merge(word_ids, pair, new_id)
+        ids += word_ids
+    return ids
+
+
+@mistake("with 3 merges: you have")
+def encode(text, merges, known={}):  # noqa: B006
+    """Words are cut once and for all, even when other merges are given."""
+    ids = []
+    for word in split_into_words(text):
+        if word not in known:
+            known[word] = byte_ids(word)
+            for pair, new_id in merges.items():
+                known[word] = merge(known[word], pair, new_id)
+        ids += known[word]
+    return ids
+
+
+@mistake("a comma is a word of its own")
+def encode(text, merges):
+    """A word is what stands between spaces."""
+    ids = []
+    for i, word in enumerate(text.split(" ")):
+        word_ids = byte_ids(" " * (i > 0) + word)
+        for pair, new_id in merges.items():
+            word_ids = merge(word_ids, pair, new_id)
+        ids += word_ids
+    return ids
 
 
 @also_right
-def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
-    """All pairs at once, and the old state beside them: how a chunk is computed in training."""
-    products = np.tril(q_TF @ k_TF.T)
-    above = products @ v_TV + q_TF @ S_FV
-    below = products.sum(axis=1) + q_TF @ d_F
-    return above / below[:, None], S_FV + k_TF.T @ v_TV, d_F + k_TF.sum(axis=0)
+def encode(text, merges):
+    """One place at a time."""
+    ids = []
+    for word in split_into_words(text):
+        word_ids = byte_ids(word)
+        while ranked := [(merges[pair], i) for i, pair in enumerate(pairwise(word_ids)) if pair in merges]:
+            new_id, i = min(ranked)
+            word_ids[i : i + 2] = [new_id]
+        ids += word_ids
+    return ids
 
 
-@mistake("with its sign")
-def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
-    outputs = []
-    for q_F, k_F, v_V in zip(q_TF, k_TF, v_TV, strict=True):
-        S_FV, d_F = S_FV + np.outer(k_F, v_V), d_F + k_F
-        outputs.append(q_F @ S_FV / abs(q_F @ d_F))
-    return np.array(outputs), S_FV, d_F
+@mistake("put the bytes of all tokens together first")
+def decode(ids, merges):
+    bytes_of = spellings(merges)
+    return "".join(bytes_of[i].decode(errors="replace") for i in ids)
 
 
-@mistake("the outputs of a text read in two pieces")
-def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
-    """Takes up S, but begins d anew."""
-    outputs, d_F = [], 0 * d_F
-    for q_F, k_F, v_V in zip(q_TF, k_TF, v_TV, strict=True):
-        S_FV, d_F = S_FV + np.outer(k_F, v_V), d_F + k_F
-        outputs.append(q_F @ S_FV / (q_F @ d_F))
-    return np.array(outputs), S_FV, d_F
+@mistake("you made a character of each byte")
+def decode(ids, merges):
+    bytes_of = spellings(merges)
+    return "".join(chr(byte) for i in ids for byte in bytes_of[i])
+
+
+@mistake("vanishes without a trace")
+def decode(ids, merges):
+    bytes_of = spellings(merges)
+    return b"".join(bytes_of[i] for i in ids).decode(errors="ignore")
+
+
+@mistake("a model may stop in the middle of a character")
+def decode(ids, merges):
+    bytes_of = spellings(merges)
+    return b"".join(bytes_of[i] for i in ids).decode()
+
+
+@mistake("has to come back as it was")
+def decode(ids, merges):
+    bytes_of = spellings(merges)
+    return b"".join(bytes_of[i] for i in ids).decode(errors="replace").strip()
+
+
+@mistake("has to come back as it was")
+def decode(ids, merges):
+    bytes_of = spellings(merges)
+    return b"".join(bytes_of[i] for i in ids).decode(errors="replace").replace("  ", " ")
+
+
+@mistake("a merge may join what was merged before")
+def decode(ids, merges):
+    parts = {new_id: pair for pair, new_id in merges.items()}
+    flat = [part for i in ids for part in parts.get(i, (i,))]
+    return bytes(BYTES[i] if i < 256 else ord("?") for i in flat).decode(errors="replace")
 
 
 @also_right
-def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
-    """With the number that equation 38 adds to the denominator."""
-    outputs = []
-    for q_F, k_F, v_V in zip(q_TF, k_TF, v_TV, strict=True):
-        S_FV, d_F = S_FV + np.outer(k_F, v_V), d_F + k_F
-        outputs.append(q_F @ S_FV / (q_F @ d_F + 1e-6))
-    return np.array(outputs), S_FV, d_F
+def decode(ids, merges):
+    """A decoder that waits for the rest of a character."""
+    import codecs
+
+    decoder, bytes_of = codecs.getincrementaldecoder("utf-8")("replace"), spellings(merges)
+    return "".join(decoder.decode(bytes_of[i]) for i in ids) + decoder.decode(b"", True)
+
+
+@mistake("which is nats per byte")
+def bits_per_byte(nats, text):
+    return sum(nats) / len(text.encode())
+
+
+@mistake("so the same surprise is *more* bits")
+def bits_per_byte(nats, text):
+    return sum(nats) * math.log(2) / len(text.encode())
+
+
+@mistake("you have bits per *token*")
+def bits_per_byte(nats, text):
+    return sum(nats) / len(nats) / math.log(2)
+
+
+@mistake("the characters; ü and ß have two bytes")
+def bits_per_byte(nats, text):
+    return sum(nats) / math.log(2) / len(text)
+
+
+@mistake("no exponential is needed")
+def bits_per_byte(nats, text):
+    return math.log2(math.exp(sum(nats))) / len(text.encode())
+
+
+@mistake("no exponential is needed")
+def bits_per_byte(nats, text):
+    return -math.log2(math.prod(math.exp(-each) for each in nats)) / len(text.encode())
+
+
+@mistake("the space before and the line end after count, too")
+def bits_per_byte(nats, text):
+    return sum(nats) / math.log(2) / len(text.strip().encode())
+
+
+@also_right
+def bits_per_byte(nats, text):
+    return math.fsum(nats) * math.log2(math.e) / len(bytes(text, "utf-8"))
+
+
+@mistake("your numbers leave it out")
+def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
+    return nats_per_token * sum(lengths) / sum(other_lengths)
+
+
+@mistake("more than before")
+def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
+    return nats_per_token * (sum(other_lengths) + len(other_lengths)) / (sum(lengths) + len(lengths))
+
+
+@mistake("per token the floor changes")
+def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
+    return nats_per_token
+
+
+@mistake("the mean of each document's own ratio")
+def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
+    ratios = [(n + 1) / (m + 1) for n, m in zip(lengths, other_lengths, strict=True)]
+    return nats_per_token * sum(ratios) / len(ratios)
+
+
+@mistake("documents of")
+def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
+    """Two ends for each document."""
+    n = 2 * len(lengths)
+    return nats_per_token * (sum(lengths) + n) / (sum(other_lengths) + n)
+
+
+@also_right
+def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
+    """Means instead of sums."""
+    n = len(lengths)
+    return nats_per_token * (sum(lengths) / n + 1) / (sum(other_lengths) / n + 1)

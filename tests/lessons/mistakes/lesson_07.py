@@ -1,539 +1,546 @@
-"""Lesson 7: what students think of attention that is not so."""
+"""What students think in lesson 7, and the sentences meant for it."""
+
+import numpy as np
 
 from trying import also_right, mistake
 
-# ---- head ----
+
+@mistake("nobody wrote them side by side")
+def count_pairs(documents, n_words):
+    counts = np.zeros((n_words, n_words))
+    words = [END, *(word for document in documents for word in document), END]
+    for i in range(1, len(words)):
+        counts[words[i - 1], words[i]] += 1
+    return counts
 
 
-@mistake("the columns sum to 1, not the rows")
-def head(x_TD, W_Q, W_K, W_V):
-    q_TK, k_TK, v_TK = x_TD @ W_Q.T, x_TD @ W_K.T, x_TD @ W_V.T
-    weights_TS = softmax(q_TK @ k_TK.T / np.sqrt(q_TK.shape[1]), axis=0)
-    return weights_TS, weights_TS @ v_TK
+@mistake("nothing says where a text begins or ends")
+def count_pairs(documents, n_words):
+    counts = np.zeros((n_words, n_words))
+    for document in documents:
+        for i in range(1, len(document)):
+            counts[document[i - 1], document[i]] += 1
+    return counts
 
 
-@mistake("you divide by √7, the width of x")
-def head(x_TD, W_Q, W_K, W_V):
-    q_TK, k_TK, v_TK = x_TD @ W_Q.T, x_TD @ W_K.T, x_TD @ W_V.T
-    weights_TS = softmax(q_TK @ k_TK.T / np.sqrt(x_TD.shape[1]), axis=1)
-    return weights_TS, weights_TS @ v_TK
+@mistake("1, 2 comes three times, but you have 2")
+def count_pairs(documents, n_words):
+    counts = np.zeros((n_words, n_words))
+    for document in documents:
+        words = np.array([END, *document, END])
+        counts[words[:-1], words[1:]] += 1
+    return counts
 
 
-@mistake("your table is turned")
-def head(x_TD, W_Q, W_K, W_V):
-    q_KT, k_KT, v_KT = W_Q @ x_TD.T, W_K @ x_TD.T, W_V @ x_TD.T
-    weights_ST = softmax(k_KT.T @ q_KT / np.sqrt(len(q_KT)), axis=0)
-    return weights_ST, (v_KT @ weights_ST).T
-
-
-@mistake("you divide after the softmax")
-def head(x_TD, W_Q, W_K, W_V):
-    q_TK, k_TK, v_TK = x_TD @ W_Q.T, x_TD @ W_K.T, x_TD @ W_V.T
-    weights_TS = softmax(q_TK @ k_TK.T, axis=1) / np.sqrt(q_TK.shape[1])
-    return weights_TS, weights_TS @ v_TK
-
-
-@also_right
-def head(x_TD, W_Q, W_K, W_V):
-    weights, outputs = [], []
-    for row in x_TD:
-        scores = np.array([(W_Q @ row) @ (W_K @ other) / len(W_K) ** 0.5 for other in x_TD])
-        shares = np.exp(scores - scores.max()) / np.sum(np.exp(scores - scores.max()))
-        weights.append(shares)
-        outputs.append(sum(share * (W_V @ other) for share, other in zip(shares, x_TD, strict=True)))
-    return weights, outputs
-
-
-@mistake("the one in your file first subtracts the largest score of the row")
-def head(x_TD, W_Q, W_K, W_V):
-    q_TK, k_TK, v_TK = x_TD @ W_Q.T, x_TD @ W_K.T, x_TD @ W_V.T
-    raised = np.exp(q_TK @ k_TK.T / np.sqrt(q_TK.shape[1]))
-    weights_TS = raised / raised.sum(axis=1, keepdims=True)
-    return weights_TS, weights_TS @ v_TK
-
-
-@mistake("the one in your file first subtracts the largest score of the row")
-def head(x_TD, W_Q, W_K, W_V):
-    """The largest score of the whole table is subtracted, so a row far below it is 0/0."""
-    q_TK, k_TK, v_TK = x_TD @ W_Q.T, x_TD @ W_K.T, x_TD @ W_V.T
-    scores_TS = q_TK @ k_TK.T / np.sqrt(q_TK.shape[1])
-    raised = np.exp(scores_TS - scores_TS.max())
-    weights_TS = raised / raised.sum(axis=1, keepdims=True)
-    return weights_TS, weights_TS @ v_TK
-
-
-@mistake("you divide by 2, which was √K in the first example")
-def head(x_TD, W_Q, W_K, W_V):
-    weights_TS = softmax((x_TD @ W_Q.T) @ (x_TD @ W_K.T).T / 2, axis=1)
-    return weights_TS, weights_TS @ (x_TD @ W_V.T)
+@mistake("take the pairs of each document by itself")
+def count_pairs(documents, n_words):
+    counts = np.zeros((n_words, n_words))
+    words = [word for document in documents for word in [END, *document, END]]
+    np.add.at(counts, (words[:-1], words[1:]), 1)
+    return counts
 
 
 @also_right
-def head(x_TD, W_Q, W_K, W_V):
-    """One matrix for queries and keys, and the values last."""
-    weights_TS = softmax(x_TD @ (W_Q.T @ W_K / len(W_K) ** 0.5) @ x_TD.T, axis=-1)
-    return weights_TS, (weights_TS @ x_TD) @ W_V.T
+def count_pairs(documents, n_words):
+    counts = [[0] * n_words for _ in range(n_words)]
+    for document in documents:
+        before = END
+        for word in [*document, END]:
+            counts[before][word] += 1
+            before = word
+    return counts
 
 
-# ---- causal_weights ----
+@mistake("counts to 255")
+def count_pairs(documents, n_words):
+    counts = np.zeros((n_words, n_words), dtype=np.uint8)
+    for document in documents:
+        words = [END, *document, END]
+        np.add.at(counts, (words[:-1], words[1:]), 1)
+    return counts
 
 
-@mistake("row 1 sums to 0.6")
-def causal_weights(scores_TS):
-    T, S = scores_TS.shape[-2:]
-    return np.tril(softmax(scores_TS, axis=-1), k=S - T)
+@mistake("a float of 16 bits has no 2,049")
+def count_pairs(documents, n_words):
+    counts = np.zeros((n_words, n_words), dtype=np.float16)
+    for document in documents:
+        for a, b in zip([END, *document], [*document, END], strict=True):
+            counts[a, b] += 1
+    return counts
 
 
-@mistake("row 0 is NaN")
-def causal_weights(scores_TS):
-    T, S = scores_TS.shape[-2:]
-    is_in_future = np.triu(np.ones((T, S), dtype=bool), k=S - T)
-    return softmax(np.where(is_in_future, -np.inf, scores_TS), axis=-1)
-
-
-@mistake("you hid the past")
-def causal_weights(scores_TS):
-    T, S = scores_TS.shape[-2:]
-    mask = np.tril(np.full((T, S), -np.inf), k=-1)
-    return softmax(mask + scores_TS, axis=-1)
-
-
-@mistake("the queries are positions 3 and 4")
-def causal_weights(scores_TS):
-    is_in_future = np.triu(np.ones(scores_TS.shape[-2:], dtype=bool), k=1)
-    return softmax(np.where(is_in_future, -np.inf, scores_TS), axis=-1)
-
-
-@also_right
-def causal_weights(scores_TS):
-    T, S = scores_TS.shape[-2:]
-    raised = np.tril(np.exp(scores_TS - scores_TS.max(axis=-1, keepdims=True)), k=S - T)
-    return raised / raised.sum(axis=-1, keepdims=True)
-
-
-@mistake("which number is below all others?")
-def causal_weights(scores_TS):
-    T, S = scores_TS.shape[-2:]
-    return softmax(scores_TS + np.triu(np.full((T, S), -100.0), k=S - T + 1), axis=-1)
-
-
-@mistake("which number is below all others?")
-def causal_weights(scores_TS):
-    T, S = scores_TS.shape[-2:]
-    return softmax(np.where(np.tri(T, S, S - T) > 0, scores_TS, -50.0), axis=-1)
-
-
-@mistake("which number is below all others?")
-def causal_weights(scores_TS):
-    T, S = scores_TS.shape[-2:]
-    return softmax(np.where(np.tri(T, S, S - T) > 0, scores_TS, scores_TS.min() - 20), axis=-1)
-
-
-@mistake("which number is below all others?")
-def causal_weights(scores_TS):
-    """Enough in half precision, and not here."""
-    T, S = scores_TS.shape[-2:]
-    return softmax(np.where(np.tri(T, S, S - T) > 0, scores_TS, -1e4), axis=-1)
-
-
-@mistake("with 20,000 more on each score of the future")
-def causal_weights(scores_TS):
-    """Added, not put in its place."""
-    T, S = scores_TS.shape[-2:]
-    return softmax(scores_TS + np.triu(np.full((T, S), -1e4), k=S - T + 1), axis=-1)
-
-
-@mistake("e^1000000 is inf")
-def causal_weights(scores_TS):
-    T, S = scores_TS.shape[-2:]
-    raised = np.tril(np.exp(scores_TS), k=S - T)
-    return raised / raised.sum(axis=-1, keepdims=True)
-
-
-@mistake("e^-1000000 is 0")
-def causal_weights(scores_TS):
-    T, S = scores_TS.shape[-2:]
-    raised = np.tril(np.exp(scores_TS - scores_TS.max()), k=S - T)
-    return raised / raised.sum(axis=-1, keepdims=True)
-
-
-@mistake("with 300 more on each score of the future, which must not matter")
-def causal_weights(scores_TS):
-    T, S = scores_TS.shape[-2:]
-    raised = np.tril(np.exp(scores_TS - scores_TS.max(axis=-1, keepdims=True)), k=S - T)
-    return raised / (raised.sum(axis=-1, keepdims=True) + 1e-12)
-
-
-@mistake("in an array with 3 axes")
-def causal_weights(scores_TS):
-    """Tables alone, or texts and heads of them."""
-    T, S = scores_TS.shape[-2:]
-    mask = np.where(np.tri(T, S, S - T) > 0, 0, -np.inf)
-    return softmax(scores_TS + (mask if scores_TS.ndim == 2 else mask[None, None]), axis=-1)
+@mistake("has changed the documents")
+def count_pairs(documents, n_words):
+    counts = np.zeros((n_words, n_words))
+    for document in documents:
+        document.append(END)
+        last = END
+        for word in document:
+            counts[last, word] += 1
+            last = word
+    return counts
 
 
 @also_right
-def causal_weights(scores_TS):
-    """A softmax over all, of which the past is made a whole again."""
-    T, S = scores_TS.shape[-2:]
-    weights = softmax(scores_TS, axis=-1) * np.tri(T, S, S - T)
-    return weights / weights.sum(axis=-1, keepdims=True)
+def count_pairs(documents, n_words):
+    """Each pair as one number, counted at once: integers."""
+    flat = [a * n_words + b for document in documents for a, b in zip([END, *document], [*document, END], strict=True)]
+    return np.bincount(flat, minlength=n_words**2).reshape(n_words, n_words)
+
+
+@mistake("each of its three pairs got alpha")
+def probabilities_of(counts, alpha):
+    return (counts + alpha) / (counts.sum(axis=1, keepdims=True) + alpha)
+
+
+@mistake("your columns sum to 1, not your rows")
+def probabilities_of(counts, alpha):
+    return (counts + alpha) / (counts + alpha).sum(axis=0)
+
+
+@mistake("only the pairs that never came got alpha")
+def probabilities_of(counts, alpha):
+    raised = np.where(counts == 0, alpha, counts)
+    return raised / raised.sum(axis=1, keepdims=True)
+
+
+@mistake("the invented pairs belong into the sum, too")
+def probabilities_of(counts, alpha):
+    with np.errstate(divide="ignore"):
+        return (counts + alpha) / counts.sum(axis=1, keepdims=True)
 
 
 @also_right
-def causal_weights(scores_TS):
-    T, S = scores_TS.shape[-2:]
-    return softmax(scores_TS + np.triu(np.full((T, S), -1e9), k=S - T + 1), axis=-1)
+def probabilities_of(counts, alpha):
+    n_words = len(counts)
+    return [[(number + alpha) / (sum(row) + n_words * alpha) for number in row] for row in counts]
+
+
+@mistake("your array holds integers, too")
+def probabilities_of(counts, alpha):
+    p = np.zeros_like(counts)
+    for a, row in enumerate(counts):
+        p[a] = (row + alpha) / (row + alpha).sum()
+    return p
 
 
 @also_right
-def causal_weights(scores_TS):
-    """Row by row, the future is left out."""
-    weights = np.zeros(scores_TS.shape)
-    T, S = scores_TS.shape[-2:]
-    for t in range(T):
-        weights[..., t, : S - T + t + 1] = softmax(scores_TS[..., t, : S - T + t + 1], axis=-1)
-    return weights
+def probabilities_of(counts, alpha):
+    """The share that was counted, mixed with equal shares."""
+    n, n_words = counts.sum(axis=1, keepdims=True), counts.shape[1]
+    invented = alpha * n_words / np.maximum(n + alpha * n_words, 1e-300)
+    return (1 - invented) * counts / np.maximum(n, 1) + invented / n_words
 
 
-# ---- split_heads ----
+@mistake("that is the entropy of the pair")
+def floor_of_pairs(expected):
+    p = expected[expected > 0] / expected.sum()
+    return -(p * np.log(p)).sum()
 
 
-@mistake("head 0 got positions, not channels")
-def split_heads(x_BTD, n_heads):
-    B, T, D = x_BTD.shape
-    return x_BTD.reshape(B, n_heads, T, D // n_heads)
+@mistake("each row counts as much as every other")
+def floor_of_pairs(expected):
+    entropies = []
+    for row in expected:
+        if row.sum() > 0:
+            p = row[row > 0] / row.sum()
+            entropies.append(-(p * np.log(p)).sum())
+    return np.mean(entropies)
 
 
-@mistake("you dealt them out like cards")
-def split_heads(x_BTD, n_heads):
-    B, T, D = x_BTD.shape
-    return x_BTD.reshape(B, T, D // n_heads, n_heads).transpose(0, 3, 1, 2)
+@mistake("the entropy of the next word alone")
+def floor_of_pairs(expected):
+    p = expected.sum(axis=0) / expected.sum()
+    return -(p[p > 0] * np.log(p[p > 0])).sum()
 
 
-@mistake("the heads still stand behind the positions")
-def split_heads(x_BTD, n_heads):
-    B, T, D = x_BTD.shape
-    return x_BTD.reshape(B, T, n_heads, D // n_heads)
-
-
-@also_right
-def split_heads(x_BTD, n_heads):
-    return np.stack(np.split(x_BTD, n_heads, axis=2), axis=1)
-
-
-@mistake("which size, or number of axes, is written as a number")
-def split_heads(x_BTD, n_heads):
-    B, T, _ = x_BTD.shape
-    return x_BTD.reshape(B, T, n_heads, 4).transpose(0, 2, 1, 3)
+@mistake("the entropy of the last word, which the model sees")
+def floor_of_pairs(expected):
+    p = expected.sum(axis=1) / expected.sum()
+    return -(p[p > 0] * np.log(p[p > 0])).sum()
 
 
 @also_right
-def split_heads(x_BTD, n_heads):
-    K = x_BTD.shape[-1] // n_heads
-    return np.moveaxis(x_BTD.reshape(*x_BTD.shape[:2], -1, K), 2, 1)
+def floor_of_pairs(expected):
+    nats = 0.0
+    for row in expected:
+        for number in row:
+            if number:
+                nats -= number * math.log(number / sum(row))
+    return nats / expected.sum()
 
 
-# ---- heads_by_einsum ----
+@mistake("no probability changes")
+def floor_of_pairs(expected):
+    """Words that are rare are left out."""
+    nats = 0.0
+    for row in expected:
+        if row.sum() > 0.001:
+            p = row[row > 0] / row.sum()
+            nats -= row.sum() * (p * np.log(p)).sum()
+    return nats / expected.sum()
 
 
-@mistake("you mixed with the weights turned")
-def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
-    scores_BHTS = np.einsum("bthk,bshk->bhts", q_BTHK, k_BSHK) / np.sqrt(q_BTHK.shape[-1])
-    return np.einsum("bhst,bshk->bthk", causal_weights(scores_BHTS), v_BSHK)
-
-
-@mistake("every head mixed the values of all heads")
-def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
-    scores_BHTS = np.einsum("bthk,bshk->bhts", q_BTHK, k_BSHK) / np.sqrt(q_BTHK.shape[-1])
-    return np.einsum("bhts,bsgk->bthk", causal_weights(scores_BHTS), v_BSHK)
-
-
-@mistake("yours are heads and keys")
-def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
-    scores_BTHS = np.einsum("bthk,bshk->bths", q_BTHK, k_BSHK) / np.sqrt(q_BTHK.shape[-1])
-    return np.einsum("bths,bshk->bthk", causal_weights(scores_BTHS), v_BSHK)
-
-
-@mistake("the scores have no letter for the heads")
-def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
-    scores_BTS = np.einsum("bthk,bshk->bts", q_BTHK, k_BSHK) / np.sqrt(q_BTHK.shape[-1])
-    return np.einsum("bts,bshk->bthk", causal_weights(scores_BTS), v_BSHK)
+@mistake("not 0.754793")
+def floor_of_pairs(expected):
+    """A small number against ln 0, which is not small enough."""
+    p = expected / np.maximum(expected.sum(axis=1, keepdims=True), 1e-12)
+    return -(expected * np.log(p + 1e-6)).sum() / expected.sum()
 
 
 @also_right
-def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
-    scores = np.einsum("...thk,...shk->...hts", q_BTHK / q_BTHK.shape[-1] ** 0.5, k_BSHK)
-    return np.einsum("nast,ntad->nsad", causal_weights(scores), v_BSHK)
+def floor_of_pairs(expected):
+    """The entropy of a pair, less that of its first word."""
+
+    def entropy(numbers):
+        p = numbers[numbers > 0] / numbers.sum()
+        return -(p * np.log(p)).sum()
+
+    return entropy(expected.ravel()) - entropy(expected.sum(axis=1))
 
 
-@mistake("you divide by 2, which was √K in the first example")
-def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
-    scores_BHTS = np.einsum("bthk,bshk->bhts", q_BTHK, k_BSHK) / 2
-    return np.einsum("bhts,bshk->bthk", causal_weights(scores_BHTS), v_BSHK)
+@mistake("e^1000 overflows to inf")
+def stable_log_softmax(z):
+    return z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
 
 
-@mistake("2 queries after 3 others: 5 keys and values")
-def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
-    """A mask that knows no cache."""
-    scores_BHTS = np.einsum("bthk,bshk->bhts", q_BTHK, k_BSHK) / np.sqrt(q_BTHK.shape[3])
-    hidden = np.where(np.tri(*scores_BHTS.shape[-2:]) > 0, scores_BHTS, -np.inf)
-    return np.einsum("bhts,bshk->bthk", softmax(hidden, axis=-1), v_BSHK)
+@mistake("which part needs no exponential?")
+def stable_log_softmax(z):
+    exponentials = np.exp(z - z.max(axis=-1, keepdims=True))
+    return np.log(exponentials / exponentials.sum(axis=-1, keepdims=True))
 
 
-@also_right
-def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
-    """Numbers for letters, and the root shared out between queries and keys."""
-    quarter = q_BTHK.shape[-1] ** -0.25
-    scores = np.einsum(q_BTHK * quarter, [0, 1, 2, 3], k_BSHK * quarter, [0, 4, 2, 3], [0, 2, 1, 4])
-    return np.einsum(causal_weights(scores), [0, 2, 1, 4], v_BSHK, [0, 4, 2, 3], [0, 1, 2, 3])
+@mistake("each row needs its own largest logit")
+def stable_log_softmax(z):
+    shifted = z - z.max()
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
-# ---- rotate ----
-
-
-@mistake("your pairs are neighbours")
-def rotate(x_TK, start=0):
-    T, K = x_TK.shape[-2:]
-    angles = np.outer(np.arange(start, start + T), 10_000.0 ** (-np.arange(0, K, 2) / K))
-    turned = np.empty_like(x_TK)
-    a, b = x_TK[..., 0::2], x_TK[..., 1::2]
-    turned[..., 0::2] = a * np.cos(angles) - b * np.sin(angles)
-    turned[..., 1::2] = b * np.cos(angles) + a * np.sin(angles)
-    return turned
-
-
-@mistake("you count positions from 1")
-def rotate(x_TK, start=0):
-    T, K = x_TK.shape[-2:]
-    angles = np.outer(np.arange(start + 1, start + T + 1), 10_000.0 ** (-np.arange(0, K, 2) / K))
-    a, b = np.split(x_TK, 2, axis=-1)
-    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
-
-
-@mistake("`start` is the position of the first row")
-def rotate(x_TK, start=0):
-    T, K = x_TK.shape[-2:]
-    angles = np.outer(np.arange(T), 10_000.0 ** (-np.arange(0, K, 2) / K))
-    a, b = np.split(x_TK, 2, axis=-1)
-    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
-
-
-@mistake("the exponent is negative")
-def rotate(x_TK, start=0):
-    T, K = x_TK.shape[-2:]
-    angles = np.outer(np.arange(start, start + T), 10_000.0 ** (np.arange(0, K, 2) / K))
-    a, b = np.split(x_TK, 2, axis=-1)
-    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
+@mistake("must come from the row itself")
+def stable_log_softmax(z):
+    shifted = z - 1000
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
 @also_right
-def rotate(x_TK, start=0):
-    K = x_TK.shape[-1]
-    hands = x_TK[..., : K // 2] + 1j * x_TK[..., K // 2 :]
-    t = np.arange(start, start + x_TK.shape[-2])[:, None]
-    hands = hands * np.exp(1j * t / 10_000 ** (2 * np.arange(K // 2) / K))
-    return np.concatenate([hands.real, hands.imag], axis=-1)
+def stable_log_softmax(z):
+    return z - np.logaddexp.reduce(z, axis=-1, keepdims=True)
 
 
-@mistake("which size, or number of axes, is written as a number")
-def rotate(x_TK, start=0):
-    _, T, K = x_TK.shape
-    angles = np.outer(np.arange(start, start + T), 10_000.0 ** (-np.arange(0, K, 2) / K))
-    a, b = x_TK[:, :, : K // 2], x_TK[:, :, K // 2 :]
-    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=2)
+@mistake("asks for an axis that is not there")
+def stable_log_softmax(z):
+    axis = 1 if z.ndim < 3 else z.ndim - 1
+    shifted = z - z.max(axis=axis, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
 
 
-@mistake("you took the axis of the heads for that of the positions")
-def rotate(x_TK, start=0):
-    K = x_TK.shape[-1]
-    T = x_TK.shape[-2] if x_TK.ndim == 2 else x_TK.shape[1]
-    angles = np.outer(np.arange(start, start + T), 10_000.0 ** (-np.arange(0, K, 2) / K))
-    angles = angles[:, None] if x_TK.ndim == 4 else angles
-    a, b = x_TK[..., : K // 2], x_TK[..., K // 2 :]
-    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
-
-
-@mistake("your function writes into the x that it is given")
-def rotate(x_TK, start=0):
-    T, K = x_TK.shape[-2:]
-    angles = np.outer(np.arange(start, start + T), 10_000.0 ** (-np.arange(0, K, 2) / K))
-    a, b = x_TK[..., : K // 2].copy(), x_TK[..., K // 2 :].copy()
-    x_TK[..., : K // 2] = a * np.cos(angles) - b * np.sin(angles)
-    x_TK[..., K // 2 :] = b * np.cos(angles) + a * np.sin(angles)
-    return x_TK
-
-
-@mistake("that starts at position")
-def rotate(x_TK, start=0):
-    """A table of eight positions."""
-    T, K = x_TK.shape[-2:]
-    angles = np.outer(np.arange(8), 10_000.0 ** (-np.arange(0, K, 2) / K))[start : start + T]
-    a, b = x_TK[..., : K // 2], x_TK[..., K // 2 :]
-    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
-
-
-@mistake("that starts at position")
-def rotate(x_TK, start=0):
-    """The speeds of a row of six numbers."""
-    T, K = x_TK.shape[-2:]
-    angles = np.outer(np.arange(start, start + T), 10_000.0 ** (-np.arange(3) / 3))
-    a, b = x_TK[..., : K // 2], x_TK[..., K // 2 :]
-    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
+@mistake("the logits 1000, 999, 998")
+def stable_log_softmax(z):
+    """Cut off what is too large."""
+    z = np.clip(z, -700, 700)
+    return z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
 
 
 @also_right
-def rotate(x_TK, start=0):
-    """As in Llama: each angle twice, and a copy that is turned by a quarter."""
-    T, K = x_TK.shape[-2:]
-    angles = np.tile(np.outer(np.arange(T) + start, 1.0 / 10_000 ** (np.arange(0, K, 2) / K)), 2)
-    quarter = np.concatenate([-x_TK[..., K // 2 :], x_TK[..., : K // 2]], axis=-1)
-    return x_TK * np.cos(angles) + quarter * np.sin(angles)
+def stable_log_softmax(z):
+    return z - np.logaddexp.reduce(z, axis=-1, keepdims=True)
 
 
-@mistake("that starts at position")
-def rotate(x_TK, start=0):
-    """A text that begins again after 64 words."""
-    T, K = x_TK.shape[-2:]
-    angles = np.outer(np.arange(start, start + T) % 64, 10_000.0 ** (-np.arange(0, K, 2) / K))
-    a, b = x_TK[..., : K // 2], x_TK[..., K // 2 :]
-    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
+@mistake("where does the -z of that word's loss go?")
+def gradient_of_cross_entropy(z, targets):
+    return np.exp(stable_log_softmax(z)) / len(targets)
 
 
-# ---- cross_attention ----
+@mistake("that is the derivative of the probability")
+def gradient_of_cross_entropy(z, targets):
+    p = np.exp(stable_log_softmax(z))
+    rows = np.arange(len(targets))
+    gradient = p[rows, targets][:, None] * p
+    gradient[rows, targets] -= p[rows, targets]
+    return gradient / len(targets)
 
 
-@mistake("the source has asked")
-def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
-    q_SK, k_TK, v_TK = source_SD @ W_Q.T, x_TD @ W_K.T, x_TD @ W_V.T
-    return softmax(q_SK @ k_TK.T / np.sqrt(q_SK.shape[1]), axis=1) @ v_TK
+@mistake("`stable_log_softmax` gives ln p")
+def gradient_of_cross_entropy(z, targets):
+    return (stable_log_softmax(z) - np.eye(z.shape[1])[targets]) / len(targets)
 
 
-@mistake("you hid a part of the source")
-def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
-    q_TK, k_SK, v_SK = x_TD @ W_Q.T, source_SD @ W_K.T, source_SD @ W_V.T
-    return causal_weights(q_TK @ k_SK.T / np.sqrt(q_TK.shape[1])) @ v_SK
-
-
-@mistake("your softmax runs over the queries")
-def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
-    q_TK, k_SK, v_SK = x_TD @ W_Q.T, source_SD @ W_K.T, source_SD @ W_V.T
-    return softmax(q_TK @ k_SK.T / np.sqrt(q_TK.shape[1]), axis=0) @ v_SK
-
-
-@mistake("each share is for a word of the source")
-def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
-    q_TK, k_SK, v_TK = x_TD @ W_Q.T, source_SD @ W_K.T, x_TD @ W_V.T
-    return softmax(q_TK @ k_SK.T / np.sqrt(q_TK.shape[1]), axis=1) @ v_TK
-
-
-@mistake("the one in your file first subtracts the largest score of the row")
-def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
-    raised = np.exp(x_TD @ W_Q.T @ (source_SD @ W_K.T).T / np.sqrt(len(W_Q)))
-    return raised / raised.sum(axis=1, keepdims=True) @ (source_SD @ W_V.T)
-
-
-@mistake("you divide by 2, which was √K in the first example")
-def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
-    return softmax(x_TD @ W_Q.T @ (source_SD @ W_K.T).T / 2, axis=1) @ (source_SD @ W_V.T)
-
-
-@mistake("the root is one of the number of words in the source")
-def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
-    root = np.sqrt(len(source_SD) - 1)
-    return softmax(x_TD @ W_Q.T @ (source_SD @ W_K.T).T / root, axis=1) @ (source_SD @ W_V.T)
-
-
-@mistake("the shape is")
-def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
-    """Only as many queries as there are words in the source."""
-    scores_TS = x_TD @ W_Q.T @ (source_SD @ W_K.T).T / np.sqrt(len(W_Q))
-    return softmax(scores_TS[: len(source_SD)], axis=1) @ (source_SD @ W_V.T)
+@mistake("they must lose what that word gains")
+def gradient_of_cross_entropy(z, targets):
+    rows, gradient = np.arange(len(targets)), np.zeros(z.shape)
+    gradient[rows, targets] = np.exp(stable_log_softmax(z))[rows, targets] - 1
+    return gradient / len(targets)
 
 
 @also_right
-def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
-    outputs = []
-    for row in x_TD:
-        outputs.append(softmax(source_SD @ W_K.T @ (W_Q @ row) / len(W_Q) ** 0.5, axis=0) @ source_SD @ W_V.T)
-    return np.array(outputs)
+def gradient_of_cross_entropy(z, targets):
+    tensor = Tensor(z)
+    backward(-log_softmax(tensor)[np.arange(len(targets)), targets].mean())
+    return tensor.gradient
 
 
-# ---- multi_head_attention ----
+@mistake("an exponential overflows")
+def gradient_of_cross_entropy(z, targets):
+    gradient = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    gradient[np.arange(len(targets)), targets] -= 1
+    return gradient / len(targets)
 
 
-@mistake("position 0 got head 0's outputs of three positions")
-def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
-    q, k, v = (split_heads(x_BTD @ W.T, n_heads) for W in (W_Q, W_K, W_V))
-    weights = causal_weights(rotate(q) @ rotate(k).swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
-    return (weights @ v).reshape(x_BTD.shape) @ W_O.T
+@mistake("p - 1 needs no step")
+def gradient_of_cross_entropy(z, targets):
+    def loss(z):
+        return -stable_log_softmax(z)[np.arange(len(targets)), targets].mean()
+
+    gradient = np.zeros_like(z)
+    for place in np.ndindex(*z.shape):
+        step = np.zeros_like(z)
+        step[place] = 1e-5
+        gradient[place] = (loss(z + step) - loss(z - step)) / 2e-5
+    return gradient
 
 
-@mistake("you turned the values, too")
-def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
-    q, k, v = (rotate(split_heads(x_BTD @ W.T, n_heads)) for W in (W_Q, W_K, W_V))
-    weights = causal_weights(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
-    return (weights @ v).transpose(0, 2, 1, 3).reshape(x_BTD.shape) @ W_O.T
+@mistake("logits of 1000 and -1000")
+def gradient_of_cross_entropy(z, targets):
+    """No probability below a thousandth."""
+    gradient = np.maximum(np.exp(stable_log_softmax(z)), 1e-3)
+    gradient[np.arange(len(targets)), targets] -= 1
+    return gradient / len(targets)
 
 
-@mistake("you turned before you cut")
-def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
-    q, k = (split_heads(rotate(x_BTD @ W.T), n_heads) for W in (W_Q, W_K))
-    weights = causal_weights(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
-    return (weights @ split_heads(x_BTD @ W_V.T, n_heads)).transpose(0, 2, 1, 3).reshape(x_BTD.shape) @ W_O.T
+@mistake("the model sees the answer")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        words = [END] * n_ctx + [*document, END]
+        for i in range(n_ctx, len(words)):
+            inputs.append(words[i - n_ctx + 1 : i + 1])
+            targets.append(words[i])
+    return np.array(inputs), np.array(targets)
 
 
-@mistake("you turned x, before W_Q and W_K")
-def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
-    turned = rotate(x_BTD)
-    q, k, v = (split_heads(x @ W.T, n_heads) for x, W in ((turned, W_Q), (turned, W_K), (x_BTD, W_V)))
-    weights = causal_weights(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
-    return (weights @ v).transpose(0, 2, 1, 3).reshape(x_BTD.shape) @ W_O.T
+@mistake("reaches into the first")
+def windows(documents, n_ctx):
+    words = [END] * n_ctx
+    for document in documents:
+        words += [*document, END]
+    inputs = [words[i - n_ctx : i] for i in range(n_ctx, len(words))]
+    return np.array(inputs), np.array(words[n_ctx:])
+
+
+@mistake("nobody predicts the first words of a document")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        words = [*document, END]
+        for i in range(n_ctx, len(words)):
+            inputs.append(words[i - n_ctx : i])
+            targets.append(words[i])
+    return np.array(inputs), np.array(targets)
+
+
+@mistake("one word too late")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        words = [END] * n_ctx + [*document, END]
+        for i in range(len(document)):
+            inputs.append(words[i : i + n_ctx])
+            targets.append(words[i + n_ctx + 1])
+    return np.array(inputs), np.array(targets)
 
 
 @also_right
-def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
-    """Head by head: W_O's columns are cut as well, and what the heads add to the stream is summed."""
-    K = len(W_Q) // n_heads
-    total = 0.0
-    for first in range(0, len(W_Q), K):
-        rows = slice(first, first + K)
-        q, k, v = (np.einsum("btd,kd->btk", x_BTD, W[rows]) for W in (W_Q, W_K, W_V))
-        scores = np.einsum("btk,bsk->bts", rotate(q), rotate(k)) / K**0.5
-        total = total + causal_weights(scores) @ v @ W_O[:, rows].T
-    return total
+def windows(documents, n_ctx):
+    lines = [np.array([*[END] * n_ctx, *document, END]) for document in documents]
+    inputs = [np.lib.stride_tricks.sliding_window_view(line, n_ctx)[:-1] for line in lines]
+    return np.concatenate(inputs), np.concatenate([line[n_ctx:] for line in lines])
+
+
+@mistake("ids are integers")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        words = [END] * n_ctx + [*document, END]
+        for i in range(n_ctx, len(words)):
+            inputs.append(words[i - n_ctx : i])
+            targets.append(words[i])
+    return np.array(inputs, dtype=float), np.array(targets)
+
+
+@mistake("make an array of it")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        words = [END] * n_ctx + [*document, END]
+        for i in range(n_ctx, len(words)):
+            inputs.append(words[i - n_ctx : i])
+            targets.append(words[i])
+    return inputs, targets
+
+
+@mistake("n_ctx may be any number")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        words = [END, END, *document, END]
+        for i in range(2, len(words)):
+            inputs.append(words[i - 2 : i])
+            targets.append(words[i])
+    return np.array(inputs), np.array(targets)
+
+
+@mistake("integers of 8 bits, which end at 255")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        words = [END] * n_ctx + [*document, END]
+        for i in range(n_ctx, len(words)):
+            inputs.append(words[i - n_ctx : i])
+            targets.append(words[i])
+    return np.array(inputs).astype(np.uint8), np.array(targets)
+
+
+@mistake("windows (N, 1) and targets (N) are asked")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        words = [END] * n_ctx + [*document, END]
+        for i in range(n_ctx, len(words)):
+            inputs.append(words[i - n_ctx : i])
+            targets.append(words[i])
+    return np.array(inputs).squeeze(), np.array(targets)
+
+
+@mistake("a document may be shorter than a window")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        words = [END] * n_ctx + [*document, END]
+        for i in range(n_ctx, len(words)):
+            if len(document) >= n_ctx:
+                inputs.append(words[i - n_ctx : i])
+                targets.append(words[i])
+    return np.array(inputs), np.array(targets)
+
+
+@mistake("what comes often is to be learned often")
+def windows(documents, n_ctx):
+    rows = {}
+    for document in documents:
+        words = [END] * n_ctx + [*document, END]
+        for i in range(n_ctx, len(words)):
+            rows[tuple(words[i - n_ctx : i + 1])] = True
+    rows = np.array(list(rows))
+    return rows[:, :-1], rows[:, -1]
+
+
+@mistake("has changed the documents")
+def windows(documents, n_ctx):
+    inputs, targets = [], []
+    for document in documents:
+        document[:0] = [END] * n_ctx
+        document.append(END)
+        for i in range(n_ctx, len(document)):
+            inputs.append(document[i - n_ctx : i])
+            targets.append(document[i])
+    return np.array(inputs), np.array(targets)
 
 
 @also_right
-def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
-    B, T, D = x_BTD.shape
-    q, k, v = (np.einsum("btd,ed->bte", x_BTD, W).reshape(B, T, n_heads, -1) for W in (W_Q, W_K, W_V))
-    q, k = (rotate(part.swapaxes(1, 2)).swapaxes(1, 2) for part in (q, k))
-    return heads_by_einsum(q, k, v).reshape(B, T, D) @ W_O.T
+def windows(documents, n_ctx):
+    """A queue, whose oldest word falls out; integers of 32 bits."""
+    from collections import deque
+
+    rows = []
+    for document in documents:
+        seen = deque([END] * n_ctx, maxlen=n_ctx)
+        for word in (*document, END):
+            rows.append((*seen, word))
+            seen.append(word)
+    rows = np.array(rows, dtype=np.int32)
+    return rows[:, :-1], rows[:, -1]
 
 
-@mistake("so some of its share is left, however it was hidden")
-def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
-    q, k, v = (split_heads(x_BTD @ W.T, n_heads) for W in (W_Q, W_K, W_V))
-    scores = rotate(q) @ rotate(k).swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-    weights = softmax(np.where(np.tri(scores.shape[-1]) > 0, scores, -50.0), axis=-1)
-    return (weights @ v).transpose(0, 2, 1, 3).reshape(x_BTD.shape) @ W_O.T
+@mistake("C is used twice")
+def mlp_loss(parameters, inputs, targets):
+    C = parameters["C"]
+    x = concatenate([C[inputs[:, place]] for place in range(inputs.shape[1])])
+    hidden = tanh(x @ parameters["W_1"] + parameters["b_1"])
+    log_p = log_softmax(hidden @ parameters["W_2"] @ C.value.T)
+    return -log_p[np.arange(len(targets)), targets].mean()
 
 
-@mistake("you divide by 2, which was √K in the first example")
-def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
-    q, k, v = (split_heads(x_BTD @ W.T, n_heads) for W in (W_Q, W_K, W_V))
-    weights = causal_weights(rotate(q) @ rotate(k).swapaxes(-1, -2) / 2)
-    return (weights @ v).transpose(0, 2, 1, 3).reshape(x_BTD.shape) @ W_O.T
+@mistake("there is no tanh")
+def mlp_loss(parameters, inputs, targets):
+    C = parameters["C"]
+    x = concatenate([C[inputs[:, place]] for place in range(inputs.shape[1])])
+    hidden = x @ parameters["W_1"] + parameters["b_1"]
+    log_p = log_softmax(hidden @ parameters["W_2"] @ C.T)
+    return -log_p[np.arange(len(targets)), targets].mean()
+
+
+@mistake("added up, they forget which came first")
+def mlp_loss(parameters, inputs, targets):
+    C = parameters["C"]
+    hidden = tanh(C[inputs].sum(axis=1) @ parameters["W_1"] + parameters["b_1"])
+    log_p = log_softmax(hidden @ parameters["W_2"] @ C.T)
+    return -log_p[np.arange(len(targets)), targets].mean()
+
+
+@mistake("`inputs.shape[1]` says how many")
+def mlp_loss(parameters, inputs, targets):
+    C = parameters["C"]
+    x = concatenate([C[inputs[:, 0]], C[inputs[:, 1]], C[inputs[:, 2]]])
+    hidden = tanh(x @ parameters["W_1"] + parameters["b_1"])
+    log_p = log_softmax(hidden @ parameters["W_2"] @ C.T)
+    return -log_p[np.arange(len(targets)), targets].mean()
 
 
 @also_right
-def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
-    """Text by text, with one matrix for queries, keys and values."""
-    outputs = []
-    for x in x_BTD:
-        parts = np.split(x @ np.concatenate([W_Q, W_K, W_V]).T, 3, axis=-1)
-        q, k, v = (part.reshape(len(x), n_heads, -1).swapaxes(0, 1) for part in parts)
-        weights = causal_weights(np.einsum("htk,hsk->hts", rotate(q), rotate(k)) / (len(W_Q) / n_heads) ** 0.5)
-        outputs.append(np.concatenate(list(weights @ v), axis=-1) @ W_O.T)
-    return np.stack(outputs)
+def mlp_loss(parameters, inputs, targets):
+    n_rows, n_ctx = inputs.shape
+    C = parameters["C"]
+    x = C[inputs].reshape(n_rows, n_ctx * C.shape[1])
+    z = tanh(parameters["b_1"] + x @ parameters["W_1"]) @ (parameters["W_2"] @ C.T)
+    largest = z.value.max(axis=1, keepdims=True)  # any number will do: it cancels, and its gradient with it
+    picked = ((z - largest) * np.eye(C.shape[0])[targets]).sum(axis=1)
+    return (log(exp(z - largest).sum(axis=1)) - picked).sum() / n_rows
+
+
+@mistake("an exponential overflows")
+def mlp_loss(parameters, inputs, targets):
+    C = parameters["C"]
+    x = concatenate([C[inputs[:, place]] for place in range(inputs.shape[1])])
+    p = exp(tanh(x @ parameters["W_1"] + parameters["b_1"]) @ parameters["W_2"] @ C.T)
+    p = p / p.sum(axis=1, keepdims=True)
+    return -log(p[np.arange(len(targets)), targets]).mean()
+
+
+@mistake("says how many")
+def mlp_loss(parameters, inputs, targets):
+    C = parameters["C"]
+    parts = [C[inputs[:, 0]], C[inputs[:, 1]]]
+    if inputs.shape[1] > 2:
+        parts.append(C[inputs[:, 2]])
+    log_p = log_softmax(tanh(concatenate(parts) @ parameters["W_1"] + parameters["b_1"]) @ parameters["W_2"] @ C.T)
+    return -log_p[np.arange(len(targets)), targets].mean()
+
+
+@mistake("b_1 gets no gradient")
+def mlp_loss(parameters, inputs, targets):
+    C = parameters["C"]
+    x = concatenate([C[inputs[:, place]] for place in range(inputs.shape[1])])
+    hidden = Tensor(np.tanh((x @ parameters["W_1"] + parameters["b_1"]).value))
+    log_p = log_softmax(hidden @ parameters["W_2"] @ C.T)
+    return -log_p[np.arange(len(targets)), targets].mean()
+
+
+@also_right
+def mlp_loss(parameters, inputs, targets):
+    """Each place has rows of W_1 of its own, and the products are added up."""
+    C, W_1 = parameters["C"], parameters["W_1"]
+    d, before = C.shape[1], parameters["b_1"]
+    for place in range(inputs.shape[1]):
+        before = before + C[inputs[:, place]] @ W_1[place * d : (place + 1) * d]
+    log_p = log_softmax(tanh(before) @ (parameters["W_2"] @ C.T))
+    return (log_p * (-np.eye(C.shape[0])[targets] / len(targets))).sum()

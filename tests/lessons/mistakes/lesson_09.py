@@ -1,451 +1,539 @@
-"""Lesson 9: what students think of costs that is not so."""
+"""Lesson 9: what students think of attention that is not so."""
 
 from trying import also_right, mistake
 
-# ---- count_parameters ----
+# ---- head ----
 
 
-@mistake("one table of VD weights is missing")
-def count_parameters(V, L, D, H, G, F, tied):
-    K = D // H
-    return L * (2 * D * H * K + 2 * D * G * K + 2 * D * F) + V * D
+@mistake("the columns sum to 1, not the rows")
+def head(x_TD, W_Q, W_K, W_V):
+    q_TK, k_TK, v_TK = x_TD @ W_Q.T, x_TD @ W_K.T, x_TD @ W_V.T
+    weights_TS = softmax(q_TK @ k_TK.T / np.sqrt(q_TK.shape[1]), axis=0)
+    return weights_TS, weights_TS @ v_TK
 
 
-@mistake("you count the embedding twice")
-def count_parameters(V, L, D, H, G, F, tied):
-    K = D // H
-    return L * (2 * D * H * K + 2 * D * G * K + 2 * D * F) + 2 * V * D
+@mistake("you divide by √7, the width of x")
+def head(x_TD, W_Q, W_K, W_V):
+    q_TK, k_TK, v_TK = x_TD @ W_Q.T, x_TD @ W_K.T, x_TD @ W_V.T
+    weights_TS = softmax(q_TK @ k_TK.T / np.sqrt(x_TD.shape[1]), axis=1)
+    return weights_TS, weights_TS @ v_TK
 
 
-@mistake("every head has D columns")
-def count_parameters(V, L, D, H, G, F, tied):
-    return L * (2 * D * H * D + 2 * D * G * D + 2 * D * F) + (1 if tied else 2) * V * D
+@mistake("your table is turned")
+def head(x_TD, W_Q, W_K, W_V):
+    q_KT, k_KT, v_KT = W_Q @ x_TD.T, W_K @ x_TD.T, W_V @ x_TD.T
+    weights_ST = softmax(k_KT.T @ q_KT / np.sqrt(len(q_KT)), axis=0)
+    return weights_ST, (v_KT @ weights_ST).T
 
 
-@mistake("as many heads as queries")
-def count_parameters(V, L, D, H, G, F, tied):
-    return L * (4 * D * D + 2 * D * F) + (1 if tied else 2) * V * D
-
-
-@also_right
-def count_parameters(V, L, D, H, G, F, tied):
-    shapes = [(V, D)] if tied else [(V, D), (D, V)]
-    for _ in range(L):
-        shapes += [(D, D), (G * D // H, D), (G * D // H, D), (D, D), (F, D), (D, F)]
-    return sum(np.prod(shape) for shape in shapes)
-
-
-@mistake("you take G to be 2")
-def count_parameters(V, L, D, H, G, F, tied):
-    return L * (2 * D * D + 2 * D * 2 * (D // H) + 2 * D * F) + (1 if tied else 2) * V * D
+@mistake("you divide after the softmax")
+def head(x_TD, W_Q, W_K, W_V):
+    q_TK, k_TK, v_TK = x_TD @ W_Q.T, x_TD @ W_K.T, x_TD @ W_V.T
+    weights_TS = softmax(q_TK @ k_TK.T, axis=1) / np.sqrt(q_TK.shape[1])
+    return weights_TS, weights_TS @ v_TK
 
 
 @also_right
-def count_parameters(V, L, D, H, G, F, tied):
-    return L * D * (2 * D + 2 * G * D / H + 2 * F) + V * D * (1 + (not tied))
+def head(x_TD, W_Q, W_K, W_V):
+    weights, outputs = [], []
+    for row in x_TD:
+        scores = np.array([(W_Q @ row) @ (W_K @ other) / len(W_K) ** 0.5 for other in x_TD])
+        shares = np.exp(scores - scores.max()) / np.sum(np.exp(scores - scores.max()))
+        weights.append(shares)
+        outputs.append(sum(share * (W_V @ other) for share, other in zip(shares, x_TD, strict=True)))
+    return weights, outputs
 
 
-# ---- training_flops ----
+@mistake("the one in your file first subtracts the largest score of the row")
+def head(x_TD, W_Q, W_K, W_V):
+    q_TK, k_TK, v_TK = x_TD @ W_Q.T, x_TD @ W_K.T, x_TD @ W_V.T
+    raised = np.exp(q_TK @ k_TK.T / np.sqrt(q_TK.shape[1]))
+    weights_TS = raised / raised.sum(axis=1, keepdims=True)
+    return weights_TS, weights_TS @ v_TK
 
 
-@mistake("that is the way forward alone")
-def training_flops(V, L, D, F, T, n_tokens):
-    return 2 * (L * (4 * D * D + 2 * D * F) + V * D + L * 2 * T * D) * n_tokens
+@mistake("the one in your file first subtracts the largest score of the row")
+def head(x_TD, W_Q, W_K, W_V):
+    """The largest score of the whole table is subtracted, so a row far below it is 0/0."""
+    q_TK, k_TK, v_TK = x_TD @ W_Q.T, x_TD @ W_K.T, x_TD @ W_V.T
+    scores_TS = q_TK @ k_TK.T / np.sqrt(q_TK.shape[1])
+    raised = np.exp(scores_TS - scores_TS.max())
+    weights_TS = raised / raised.sum(axis=1, keepdims=True)
+    return weights_TS, weights_TS @ v_TK
 
 
-@mistake("6 FLOPs per weight, and no pairs")
-def training_flops(V, L, D, F, T, n_tokens):
-    return 6 * (L * (4 * D * D + 2 * D * F) + V * D) * n_tokens
-
-
-@mistake("you count the T² pairs of a whole text")
-def training_flops(V, L, D, F, T, n_tokens):
-    return 6 * (L * (4 * D * D + 2 * D * F) + V * D + L * 2 * T * T * D) * n_tokens
-
-
-@mistake("you count the embedding as a product")
-def training_flops(V, L, D, F, T, n_tokens):
-    return 6 * (count_parameters(V, L, D, 1, 1, F, tied=False) + L * 2 * T * D) * n_tokens
-
-
-@mistake("in both a query meets all T keys, the hidden ones too")
-def training_flops(V, L, D, F, T, n_tokens):
-    """Half of the pairs, as the mask hides the others."""
-    return 6 * (L * (4 * D * D + 2 * D * F) + V * D + L * T * D) * n_tokens
-
-
-@mistake("you count only the pairs that the mask leaves")
-def training_flops(V, L, D, F, T, n_tokens):
-    return 6 * (L * (4 * D * D + 2 * D * F + (T + 1) * D) + V * D) * n_tokens
-
-
-@mistake("it reads one row, and multiplies nothing")
-def training_flops(V, L, D, F, T, n_tokens):
-    """The embedding, on the way forward."""
-    return 6 * (L * (4 * D * D + 2 * D * F + 2 * T * D) + V * D) * n_tokens + 2 * V * D * n_tokens
-
-
-@mistake("tokens in texts of T =")
-def training_flops(V, L, D, F, T, n_tokens):
-    return 6 * (L * (4 * D * D + 2 * D * F + 2 * T * D) + V * D) * (n_tokens // 960) * 960
+@mistake("you divide by 2, which was √K in the first example")
+def head(x_TD, W_Q, W_K, W_V):
+    weights_TS = softmax((x_TD @ W_Q.T) @ (x_TD @ W_K.T).T / 2, axis=1)
+    return weights_TS, weights_TS @ (x_TD @ W_V.T)
 
 
 @also_right
-def training_flops(V, L, D, F, T, n_tokens):
-    """Text by text, product by product."""
-    one_layer = 4 * 2 * T * D * D + 2 * T * T * D + 2 * T * T * D + 2 * (2 * T * D * F)
-    forward = L * one_layer + 2 * T * D * V
-    return n_tokens / T * 3 * forward
+def head(x_TD, W_Q, W_K, W_V):
+    """One matrix for queries and keys, and the values last."""
+    weights_TS = softmax(x_TD @ (W_Q.T @ W_K / len(W_K) ** 0.5) @ x_TD.T, axis=-1)
+    return weights_TS, (weights_TS @ x_TD) @ W_V.T
 
 
-# ---- memory_bytes ----
+# ---- causal_weights ----
 
 
-@mistake("The weights alone are enough to use a model")
-def memory_bytes(n_weights, n_activations, bytes_each=4):
-    return n_weights * bytes_each
+@mistake("row 1 sums to 0.6")
+def causal_weights(scores_TS):
+    T, S = scores_TS.shape[-2:]
+    return np.tril(softmax(scores_TS, axis=-1), k=S - T)
 
 
-@mistake("Adam keeps two")
-def memory_bytes(n_weights, n_activations, bytes_each=4):
-    return n_weights * bytes_each, n_weights * bytes_each, n_weights * bytes_each, n_activations * bytes_each
+@mistake("row 0 is NaN")
+def causal_weights(scores_TS):
+    T, S = scores_TS.shape[-2:]
+    is_in_future = np.triu(np.ones((T, S), dtype=bool), k=S - T)
+    return softmax(np.where(is_in_future, -np.inf, scores_TS), axis=-1)
 
 
-@mistake("there is a gradient for each weight")
-def memory_bytes(n_weights, n_activations, bytes_each=4):
-    return n_weights * bytes_each, n_activations * bytes_each, 2 * n_weights * bytes_each, n_activations * bytes_each
+@mistake("you hid the past")
+def causal_weights(scores_TS):
+    T, S = scores_TS.shape[-2:]
+    mask = np.tril(np.full((T, S), -np.inf), k=-1)
+    return softmax(mask + scores_TS, axis=-1)
 
 
-@mistake("the gradients come second")
-def memory_bytes(n_weights, n_activations, bytes_each=4):
-    weights, activations = n_weights * bytes_each, n_activations * bytes_each
-    return weights, 2 * weights, weights, activations
-
-
-@mistake("each of 1 bytes")
-def memory_bytes(n_weights, n_activations, bytes_each=4):
-    """Adam's two never below 2 bytes."""
-    adam = 2 * n_weights * max(bytes_each, 2)
-    return n_weights * bytes_each, n_weights * bytes_each, adam, n_activations * bytes_each
+@mistake("the queries are positions 3 and 4")
+def causal_weights(scores_TS):
+    is_in_future = np.triu(np.ones(scores_TS.shape[-2:], dtype=bool), k=1)
+    return softmax(np.where(is_in_future, -np.inf, scores_TS), axis=-1)
 
 
 @also_right
-def memory_bytes(n_weights, n_activations, bytes_each=4):
-    return bytes_each * np.array([n_weights, n_weights, 2 * n_weights, n_activations])
+def causal_weights(scores_TS):
+    T, S = scores_TS.shape[-2:]
+    raised = np.tril(np.exp(scores_TS - scores_TS.max(axis=-1, keepdims=True)), k=S - T)
+    return raised / raised.sum(axis=-1, keepdims=True)
 
 
-# ---- accumulated_gradient ----
+@mistake("which number is below all others?")
+def causal_weights(scores_TS):
+    T, S = scores_TS.shape[-2:]
+    return softmax(scores_TS + np.triu(np.full((T, S), -100.0), k=S - T + 1), axis=-1)
 
 
-@mistake("a mean of means")
-def accumulated_gradient(gradient_of_sum, pieces):
-    return np.mean([gradient_of_sum(piece) / len(piece) for piece in pieces], axis=0)
+@mistake("which number is below all others?")
+def causal_weights(scores_TS):
+    T, S = scores_TS.shape[-2:]
+    return softmax(np.where(np.tri(T, S, S - T) > 0, scores_TS, -50.0), axis=-1)
 
 
-@mistake("not yet their mean")
-def accumulated_gradient(gradient_of_sum, pieces):
-    return sum(gradient_of_sum(piece) for piece in pieces)
+@mistake("which number is below all others?")
+def causal_weights(scores_TS):
+    T, S = scores_TS.shape[-2:]
+    return softmax(np.where(np.tri(T, S, S - T) > 0, scores_TS, scores_TS.min() - 20), axis=-1)
 
 
-@mistake("you divide by the number of pieces")
-def accumulated_gradient(gradient_of_sum, pieces):
-    return sum(gradient_of_sum(piece) for piece in pieces) / len(pieces)
+@mistake("which number is below all others?")
+def causal_weights(scores_TS):
+    """Enough in half precision, and not here."""
+    T, S = scores_TS.shape[-2:]
+    return softmax(np.where(np.tri(T, S, S - T) > 0, scores_TS, -1e4), axis=-1)
 
 
-@mistake("only one piece, of up to 6, fits into memory")
-def accumulated_gradient(gradient_of_sum, pieces):
-    batch = [example for piece in pieces for example in piece]
-    return gradient_of_sum(batch) / len(batch)
+@mistake("with 20,000 more on each score of the future")
+def causal_weights(scores_TS):
+    """Added, not put in its place."""
+    T, S = scores_TS.shape[-2:]
+    return softmax(scores_TS + np.triu(np.full((T, S), -1e4), k=S - T + 1), axis=-1)
 
 
-@also_right
-def accumulated_gradient(gradient_of_sum, pieces):
-    n = sum(map(len, pieces))
-    mean = 0.0
-    for piece in pieces:
-        mean = mean + len(piece) / n * (gradient_of_sum(piece) / len(piece))
-    return mean
+@mistake("e^1000000 is inf")
+def causal_weights(scores_TS):
+    T, S = scores_TS.shape[-2:]
+    raised = np.tril(np.exp(scores_TS), k=S - T)
+    return raised / raised.sum(axis=-1, keepdims=True)
 
 
-@mistake("you divide by 9")
-def accumulated_gradient(gradient_of_sum, pieces):
-    return sum(gradient_of_sum(piece) for piece in pieces) / 9
+@mistake("e^-1000000 is 0")
+def causal_weights(scores_TS):
+    T, S = scores_TS.shape[-2:]
+    raised = np.tril(np.exp(scores_TS - scores_TS.max()), k=S - T)
+    return raised / raised.sum(axis=-1, keepdims=True)
 
 
-@mistake("the number of pieces may be any")
-def accumulated_gradient(gradient_of_sum, pieces):
-    first, second, third = pieces
-    n = len(first) + len(second) + len(third)
-    return (gradient_of_sum(first) + gradient_of_sum(second) + gradient_of_sum(third)) / n
+@mistake("with 300 more on each score of the future, which must not matter")
+def causal_weights(scores_TS):
+    T, S = scores_TS.shape[-2:]
+    raised = np.tril(np.exp(scores_TS - scores_TS.max(axis=-1, keepdims=True)), k=S - T)
+    return raised / (raised.sum(axis=-1, keepdims=True) + 1e-12)
 
 
-@mistake("examples, with gradients of shape")
-def accumulated_gradient(gradient_of_sum, pieces):
-    """Right if the last piece has two thirds of all."""
-    return sum(gradient_of_sum(piece) for piece in pieces) * 2 / 3 / len(pieces[-1])
-
-
-@also_right
-def accumulated_gradient(gradient_of_sum, pieces):
-    """A running mean, which each piece moves by its share."""
-    mean, n = 0.0, 0
-    for piece in pieces:
-        n += len(piece)
-        mean = mean + (gradient_of_sum(piece) - len(piece) * mean) / n
-    return mean
-
-
-# ---- operations_to_keep ----
-
-
-@mistake("you keep the slowest first")
-def operations_to_keep(n_bytes, seconds, budget):
-    kept = []
-    for i in sorted(range(len(n_bytes)), key=lambda i: -seconds[i]):
-        if n_bytes[i] <= budget:
-            budget -= n_bytes[i]
-            kept.append(i)
-    return sorted(kept)
-
-
-@mistake("you keep those that save most seconds per byte")
-def operations_to_keep(n_bytes, seconds, budget):
-    kept = []
-    for i in sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i]):
-        if n_bytes[i] <= budget:
-            budget -= n_bytes[i]
-            kept.append(i)
-    return sorted(kept)
-
-
-@mistake("these are the ones to compute again")
-def operations_to_keep(n_bytes, seconds, budget):
-    from itertools import combinations
-
-    everything = range(len(n_bytes))
-    fitting = [
-        s for n in range(len(n_bytes) + 1) for s in combinations(everything, n) if sum(n_bytes[i] for i in s) <= budget
-    ]
-    best = max(fitting, key=lambda s: sum(seconds[i] for i in s))
-    return [i for i in everything if i not in best]
-
-
-@mistake("the budget is 5")
-def operations_to_keep(n_bytes, seconds, budget):
-    return range(len(n_bytes))
+@mistake("in an array with 3 axes")
+def causal_weights(scores_TS):
+    """Tables alone, or texts and heads of them."""
+    T, S = scores_TS.shape[-2:]
+    mask = np.where(np.tri(T, S, S - T) > 0, 0, -np.inf)
+    return softmax(scores_TS + (mask if scores_TS.ndim == 2 else mask[None, None]), axis=-1)
 
 
 @also_right
-def operations_to_keep(n_bytes, seconds, budget):
-    from itertools import combinations
-
-    everything = range(len(n_bytes))
-    subsets = [s for n in range(len(n_bytes) + 1) for s in combinations(everything, n)]
-    fitting = [s for s in subsets if sum(n_bytes[i] for i in s) <= budget]
-    return list(max(fitting, key=lambda s: sum(seconds[i] for i in s)))
-
-
-@mistake("you compute")
-def operations_to_keep(n_bytes, seconds, budget):
-    """The densest, and one exchange."""
-    by_density = sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i])
-    kept, left = [], budget
-    for i in by_density:
-        if n_bytes[i] <= left:
-            kept.append(i)
-            left -= n_bytes[i]
-    best = kept
-    for i in kept:
-        for j in by_density:
-            exchanged = [*(k for k in kept if k != i), j]
-            if j not in kept and n_bytes[j] - n_bytes[i] <= left:
-                best = max(best, exchanged, key=lambda s: sum(seconds[k] for k in s))
-    return sorted(best)
-
-
-@mistake("you compute")
-def operations_to_keep(n_bytes, seconds, budget):
-    """The densest, exchanged one for one until nothing gets better."""
-
-    def filled(kept):
-        for i in sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i]):
-            if i not in kept and sum(n_bytes[k] for k in kept) + n_bytes[i] <= budget:
-                kept = kept | {i}
-        return kept
-
-    kept = filled(frozenset())
-    while True:
-        swaps = [kept - {i} | {j} for i in kept for j in range(len(n_bytes)) if j not in kept]
-        swaps = [filled(swap) for swap in swaps if sum(n_bytes[k] for k in swap) <= budget]
-        better = max(swaps, key=lambda s: sum(seconds[k] for k in s), default=kept)
-        if sum(seconds[k] for k in better) <= sum(seconds[k] for k in kept):
-            return sorted(kept)
-        kept = better
-
-
-@mistake("you compute")
-def operations_to_keep(n_bytes, seconds, budget):
-    """Each result once as the first, then the densest."""
-    best = []
-    for first in range(len(n_bytes)):
-        kept, left = [], budget
-        for i in [first, *sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i])]:
-            if i not in kept and n_bytes[i] <= left:
-                kept.append(i)
-                left -= n_bytes[i]
-        best = max(best, kept, key=lambda s: sum(seconds[k] for k in s))
-    return sorted(best)
-
-
-@mistake("you compute")
-def operations_to_keep(n_bytes, seconds, budget):
-    """A table of the least seconds for each number of bytes, and then the fullest."""
-    best = {0: (0.0, [])}
-    for i, (size, saved) in enumerate(zip(n_bytes, seconds, strict=True)):
-        for used, (so_far, kept) in list(best.items()):
-            if used + size <= budget and so_far + saved > best.get(used + size, (-1.0, []))[0]:
-                best[used + size] = (so_far + saved, [*kept, i])
-    return best[max(best)][1]
+def causal_weights(scores_TS):
+    """A softmax over all, of which the past is made a whole again."""
+    T, S = scores_TS.shape[-2:]
+    weights = softmax(scores_TS, axis=-1) * np.tri(T, S, S - T)
+    return weights / weights.sum(axis=-1, keepdims=True)
 
 
 @also_right
-def operations_to_keep(n_bytes, seconds, budget):
-    """Keep it or not: the better of the two, for each result and each budget that is left."""
-    from functools import cache
-
-    @cache
-    def best(i, left):
-        if i == len(n_bytes):
-            return 0.0, ()
-        without = best(i + 1, left)
-        if n_bytes[i] > left:
-            return without
-        saved, kept = best(i + 1, left - n_bytes[i])
-        return max(without, (saved + seconds[i], (i, *kept)), key=lambda each: each[0])
-
-    return list(best(0, budget)[1])
-
-
-@mistake("you compute")
-def operations_to_keep(n_bytes, seconds, budget):
-    """The five best choices so far, result by result."""
-    best = [(0.0, 0, [])]
-    for i in sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i]):
-        more = [(saved + seconds[i], used + n_bytes[i], [*kept, i]) for saved, used, kept in best]
-        best = sorted([*best, *(each for each in more if each[1] <= budget)], key=lambda each: -each[0])[:5]
-    return sorted(best[0][2])
+def causal_weights(scores_TS):
+    T, S = scores_TS.shape[-2:]
+    return softmax(scores_TS + np.triu(np.full((T, S), -1e9), k=S - T + 1), axis=-1)
 
 
 @also_right
-def operations_to_keep(n_bytes, seconds, budget):
-    """The table of all budgets, and the way back through it."""
-    n = len(n_bytes)
-    table = np.zeros((n + 1, budget + 1))
-    for i in range(n):
-        for left in range(budget + 1):
-            table[i + 1, left] = table[i, left]
-            if n_bytes[i] <= left:
-                table[i + 1, left] = max(table[i, left], table[i, left - n_bytes[i]] + seconds[i])
-    kept, left = [], budget
-    for i in reversed(range(n)):
-        if table[i + 1, left] > table[i, left]:
-            kept.append(i)
-            left -= n_bytes[i]
-    return kept[::-1]
+def causal_weights(scores_TS):
+    """Row by row, the future is left out."""
+    weights = np.zeros(scores_TS.shape)
+    T, S = scores_TS.shape[-2:]
+    for t in range(T):
+        weights[..., t, : S - T + t + 1] = softmax(scores_TS[..., t, : S - T + t + 1], axis=-1)
+    return weights
 
 
-# ---- kv_cache_bytes ----
+# ---- split_heads ----
 
 
-@mistake("a token leaves a key and a value")
-def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
-    return n_tokens * L * G * (D // H) * bytes_each
+@mistake("head 0 got positions, not channels")
+def split_heads(x_BTD, n_heads):
+    B, T, D = x_BTD.shape
+    return x_BTD.reshape(B, n_heads, T, D // n_heads)
 
 
-@mistake("either you keep one for each query head")
-def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
-    return 2 * n_tokens * L * D * bytes_each
+@mistake("you dealt them out like cards")
+def split_heads(x_BTD, n_heads):
+    B, T, D = x_BTD.shape
+    return x_BTD.reshape(B, T, D // n_heads, n_heads).transpose(0, 3, 1, 2)
 
 
-@mistake("the pairs are computed and forgotten")
-def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
-    return 2 * n_tokens**2 * L * G * (D // H) * bytes_each
-
-
-@mistake("the queries are not kept")
-def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
-    return n_tokens * L * (2 * G + H) * (D // H) * bytes_each
-
-
-@mistake("a head has K = D/H numbers, however many share it")
-def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
-    return 2 * n_tokens * L * G * (D // G) * bytes_each
-
-
-@mistake("1 bytes each")
-def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
-    return 2 * n_tokens * L * G * (D // H) * max(bytes_each, 2)
-
-
-@mistake("only the keys, or only the values, are shared here")
-def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
-    return n_tokens * L * (G + H) * (D // H) * bytes_each
-
-
-@mistake("the newest token leaves a key and a value, too")
-def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
-    return 2 * (n_tokens - 1) * L * G * (D // H) * bytes_each
-
-
-# ---- fit_with_known_floor ----
-
-
-@mistake("you fitted the logarithm of the loss itself")
-def fit_with_known_floor(sizes, losses, floor):
-    slope, height = np.polyfit(np.log(sizes), np.log(losses), 1)
-    return np.exp(height), -slope
-
-
-@mistake("A is still a logarithm")
-def fit_with_known_floor(sizes, losses, floor):
-    slope, height = np.polyfit(np.log(sizes), np.log(losses - floor), 1)
-    return height, -slope
-
-
-@mistake("one logarithm only")
-def fit_with_known_floor(sizes, losses, floor):
-    slope, height = np.polyfit(sizes, np.log(losses - floor), 1)
-    return np.exp(height), -slope
-
-
-@mistake("first subtract the floor")
-def fit_with_known_floor(sizes, losses, floor):
-    slope, height = np.polyfit(np.log(sizes), np.log(losses) - floor, 1)
-    return np.exp(height), -slope
+@mistake("the heads still stand behind the positions")
+def split_heads(x_BTD, n_heads):
+    B, T, D = x_BTD.shape
+    return x_BTD.reshape(B, T, n_heads, D // n_heads)
 
 
 @also_right
-def fit_with_known_floor(sizes, losses, floor):
-    x, y = np.log10(sizes), np.log10(losses - floor)
-    alpha = -((x - x.mean()) @ (y - y.mean())) / ((x - x.mean()) @ (x - x.mean()))
-    return 10 ** (y.mean() + alpha * x.mean()), alpha
+def split_heads(x_BTD, n_heads):
+    return np.stack(np.split(x_BTD, n_heads, axis=2), axis=1)
 
 
-@mistake("you take the floor to be 0.7")
-def fit_with_known_floor(sizes, losses, floor):
-    slope, height = np.polyfit(np.log(sizes), np.log(np.maximum(losses - 0.7, 1e-9)), 1)
-    return np.exp(height), -slope
-
-
-@mistake("A and alpha: at [0]")
-def fit_with_known_floor(sizes, losses, floor):
-    """The large runs count more."""
-    slope, height = np.polyfit(np.log(sizes), np.log(losses - floor), 1, w=np.sqrt(sizes))
-    return np.exp(height), -slope
+@mistake("which size, or number of axes, is written as a number")
+def split_heads(x_BTD, n_heads):
+    B, T, _ = x_BTD.shape
+    return x_BTD.reshape(B, T, n_heads, 4).transpose(0, 2, 1, 3)
 
 
 @also_right
-def fit_with_known_floor(sizes, losses, floor):
-    table = np.stack([np.ones(len(sizes)), -np.log(sizes)], axis=1)
-    log_A, alpha = np.linalg.lstsq(table, np.log(losses - floor), rcond=None)[0]
-    return np.array([np.exp(log_A), alpha])
+def split_heads(x_BTD, n_heads):
+    K = x_BTD.shape[-1] // n_heads
+    return np.moveaxis(x_BTD.reshape(*x_BTD.shape[:2], -1, K), 2, 1)
+
+
+# ---- heads_by_einsum ----
+
+
+@mistake("you mixed with the weights turned")
+def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
+    scores_BHTS = np.einsum("bthk,bshk->bhts", q_BTHK, k_BSHK) / np.sqrt(q_BTHK.shape[-1])
+    return np.einsum("bhst,bshk->bthk", causal_weights(scores_BHTS), v_BSHK)
+
+
+@mistake("every head mixed the values of all heads")
+def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
+    scores_BHTS = np.einsum("bthk,bshk->bhts", q_BTHK, k_BSHK) / np.sqrt(q_BTHK.shape[-1])
+    return np.einsum("bhts,bsgk->bthk", causal_weights(scores_BHTS), v_BSHK)
+
+
+@mistake("yours are heads and keys")
+def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
+    scores_BTHS = np.einsum("bthk,bshk->bths", q_BTHK, k_BSHK) / np.sqrt(q_BTHK.shape[-1])
+    return np.einsum("bths,bshk->bthk", causal_weights(scores_BTHS), v_BSHK)
+
+
+@mistake("the scores have no letter for the heads")
+def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
+    scores_BTS = np.einsum("bthk,bshk->bts", q_BTHK, k_BSHK) / np.sqrt(q_BTHK.shape[-1])
+    return np.einsum("bts,bshk->bthk", causal_weights(scores_BTS), v_BSHK)
+
+
+@also_right
+def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
+    scores = np.einsum("...thk,...shk->...hts", q_BTHK / q_BTHK.shape[-1] ** 0.5, k_BSHK)
+    return np.einsum("nast,ntad->nsad", causal_weights(scores), v_BSHK)
+
+
+@mistake("you divide by 2, which was √K in the first example")
+def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
+    scores_BHTS = np.einsum("bthk,bshk->bhts", q_BTHK, k_BSHK) / 2
+    return np.einsum("bhts,bshk->bthk", causal_weights(scores_BHTS), v_BSHK)
+
+
+@mistake("2 queries after 3 others: 5 keys and values")
+def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
+    """A mask that knows no cache."""
+    scores_BHTS = np.einsum("bthk,bshk->bhts", q_BTHK, k_BSHK) / np.sqrt(q_BTHK.shape[3])
+    hidden = np.where(np.tri(*scores_BHTS.shape[-2:]) > 0, scores_BHTS, -np.inf)
+    return np.einsum("bhts,bshk->bthk", softmax(hidden, axis=-1), v_BSHK)
+
+
+@also_right
+def heads_by_einsum(q_BTHK, k_BSHK, v_BSHK):
+    """Numbers for letters, and the root shared out between queries and keys."""
+    quarter = q_BTHK.shape[-1] ** -0.25
+    scores = np.einsum(q_BTHK * quarter, [0, 1, 2, 3], k_BSHK * quarter, [0, 4, 2, 3], [0, 2, 1, 4])
+    return np.einsum(causal_weights(scores), [0, 2, 1, 4], v_BSHK, [0, 4, 2, 3], [0, 1, 2, 3])
+
+
+# ---- rotate ----
+
+
+@mistake("your pairs are neighbours")
+def rotate(x_TK, start=0):
+    T, K = x_TK.shape[-2:]
+    angles = np.outer(np.arange(start, start + T), 10_000.0 ** (-np.arange(0, K, 2) / K))
+    turned = np.empty_like(x_TK)
+    a, b = x_TK[..., 0::2], x_TK[..., 1::2]
+    turned[..., 0::2] = a * np.cos(angles) - b * np.sin(angles)
+    turned[..., 1::2] = b * np.cos(angles) + a * np.sin(angles)
+    return turned
+
+
+@mistake("you count positions from 1")
+def rotate(x_TK, start=0):
+    T, K = x_TK.shape[-2:]
+    angles = np.outer(np.arange(start + 1, start + T + 1), 10_000.0 ** (-np.arange(0, K, 2) / K))
+    a, b = np.split(x_TK, 2, axis=-1)
+    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
+
+
+@mistake("`start` is the position of the first row")
+def rotate(x_TK, start=0):
+    T, K = x_TK.shape[-2:]
+    angles = np.outer(np.arange(T), 10_000.0 ** (-np.arange(0, K, 2) / K))
+    a, b = np.split(x_TK, 2, axis=-1)
+    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
+
+
+@mistake("the exponent is negative")
+def rotate(x_TK, start=0):
+    T, K = x_TK.shape[-2:]
+    angles = np.outer(np.arange(start, start + T), 10_000.0 ** (np.arange(0, K, 2) / K))
+    a, b = np.split(x_TK, 2, axis=-1)
+    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
+
+
+@also_right
+def rotate(x_TK, start=0):
+    K = x_TK.shape[-1]
+    hands = x_TK[..., : K // 2] + 1j * x_TK[..., K // 2 :]
+    t = np.arange(start, start + x_TK.shape[-2])[:, None]
+    hands = hands * np.exp(1j * t / 10_000 ** (2 * np.arange(K // 2) / K))
+    return np.concatenate([hands.real, hands.imag], axis=-1)
+
+
+@mistake("which size, or number of axes, is written as a number")
+def rotate(x_TK, start=0):
+    _, T, K = x_TK.shape
+    angles = np.outer(np.arange(start, start + T), 10_000.0 ** (-np.arange(0, K, 2) / K))
+    a, b = x_TK[:, :, : K // 2], x_TK[:, :, K // 2 :]
+    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=2)
+
+
+@mistake("you took the axis of the heads for that of the positions")
+def rotate(x_TK, start=0):
+    K = x_TK.shape[-1]
+    T = x_TK.shape[-2] if x_TK.ndim == 2 else x_TK.shape[1]
+    angles = np.outer(np.arange(start, start + T), 10_000.0 ** (-np.arange(0, K, 2) / K))
+    angles = angles[:, None] if x_TK.ndim == 4 else angles
+    a, b = x_TK[..., : K // 2], x_TK[..., K // 2 :]
+    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
+
+
+@mistake("your function writes into the x that it is given")
+def rotate(x_TK, start=0):
+    T, K = x_TK.shape[-2:]
+    angles = np.outer(np.arange(start, start + T), 10_000.0 ** (-np.arange(0, K, 2) / K))
+    a, b = x_TK[..., : K // 2].copy(), x_TK[..., K // 2 :].copy()
+    x_TK[..., : K // 2] = a * np.cos(angles) - b * np.sin(angles)
+    x_TK[..., K // 2 :] = b * np.cos(angles) + a * np.sin(angles)
+    return x_TK
+
+
+@mistake("that starts at position")
+def rotate(x_TK, start=0):
+    """A table of eight positions."""
+    T, K = x_TK.shape[-2:]
+    angles = np.outer(np.arange(8), 10_000.0 ** (-np.arange(0, K, 2) / K))[start : start + T]
+    a, b = x_TK[..., : K // 2], x_TK[..., K // 2 :]
+    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
+
+
+@mistake("that starts at position")
+def rotate(x_TK, start=0):
+    """The speeds of a row of six numbers."""
+    T, K = x_TK.shape[-2:]
+    angles = np.outer(np.arange(start, start + T), 10_000.0 ** (-np.arange(3) / 3))
+    a, b = x_TK[..., : K // 2], x_TK[..., K // 2 :]
+    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
+
+
+@also_right
+def rotate(x_TK, start=0):
+    """As in Llama: each angle twice, and a copy that is turned by a quarter."""
+    T, K = x_TK.shape[-2:]
+    angles = np.tile(np.outer(np.arange(T) + start, 1.0 / 10_000 ** (np.arange(0, K, 2) / K)), 2)
+    quarter = np.concatenate([-x_TK[..., K // 2 :], x_TK[..., : K // 2]], axis=-1)
+    return x_TK * np.cos(angles) + quarter * np.sin(angles)
+
+
+@mistake("that starts at position")
+def rotate(x_TK, start=0):
+    """A text that begins again after 64 words."""
+    T, K = x_TK.shape[-2:]
+    angles = np.outer(np.arange(start, start + T) % 64, 10_000.0 ** (-np.arange(0, K, 2) / K))
+    a, b = x_TK[..., : K // 2], x_TK[..., K // 2 :]
+    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
+
+
+# ---- cross_attention ----
+
+
+@mistake("the source has asked")
+def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
+    q_SK, k_TK, v_TK = source_SD @ W_Q.T, x_TD @ W_K.T, x_TD @ W_V.T
+    return softmax(q_SK @ k_TK.T / np.sqrt(q_SK.shape[1]), axis=1) @ v_TK
+
+
+@mistake("you hid a part of the source")
+def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
+    q_TK, k_SK, v_SK = x_TD @ W_Q.T, source_SD @ W_K.T, source_SD @ W_V.T
+    return causal_weights(q_TK @ k_SK.T / np.sqrt(q_TK.shape[1])) @ v_SK
+
+
+@mistake("your softmax runs over the queries")
+def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
+    q_TK, k_SK, v_SK = x_TD @ W_Q.T, source_SD @ W_K.T, source_SD @ W_V.T
+    return softmax(q_TK @ k_SK.T / np.sqrt(q_TK.shape[1]), axis=0) @ v_SK
+
+
+@mistake("each share is for a word of the source")
+def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
+    q_TK, k_SK, v_TK = x_TD @ W_Q.T, source_SD @ W_K.T, x_TD @ W_V.T
+    return softmax(q_TK @ k_SK.T / np.sqrt(q_TK.shape[1]), axis=1) @ v_TK
+
+
+@mistake("the one in your file first subtracts the largest score of the row")
+def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
+    raised = np.exp(x_TD @ W_Q.T @ (source_SD @ W_K.T).T / np.sqrt(len(W_Q)))
+    return raised / raised.sum(axis=1, keepdims=True) @ (source_SD @ W_V.T)
+
+
+@mistake("you divide by 2, which was √K in the first example")
+def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
+    return softmax(x_TD @ W_Q.T @ (source_SD @ W_K.T).T / 2, axis=1) @ (source_SD @ W_V.T)
+
+
+@mistake("the root is one of the number of words in the source")
+def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
+    root = np.sqrt(len(source_SD) - 1)
+    return softmax(x_TD @ W_Q.T @ (source_SD @ W_K.T).T / root, axis=1) @ (source_SD @ W_V.T)
+
+
+@mistake("the shape is")
+def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
+    """Only as many queries as there are words in the source."""
+    scores_TS = x_TD @ W_Q.T @ (source_SD @ W_K.T).T / np.sqrt(len(W_Q))
+    return softmax(scores_TS[: len(source_SD)], axis=1) @ (source_SD @ W_V.T)
+
+
+@also_right
+def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
+    outputs = []
+    for row in x_TD:
+        outputs.append(softmax(source_SD @ W_K.T @ (W_Q @ row) / len(W_Q) ** 0.5, axis=0) @ source_SD @ W_V.T)
+    return np.array(outputs)
+
+
+# ---- multi_head_attention ----
+
+
+@mistake("position 0 got head 0's outputs of three positions")
+def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
+    q, k, v = (split_heads(x_BTD @ W.T, n_heads) for W in (W_Q, W_K, W_V))
+    weights = causal_weights(rotate(q) @ rotate(k).swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+    return (weights @ v).reshape(x_BTD.shape) @ W_O.T
+
+
+@mistake("you turned the values, too")
+def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
+    q, k, v = (rotate(split_heads(x_BTD @ W.T, n_heads)) for W in (W_Q, W_K, W_V))
+    weights = causal_weights(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+    return (weights @ v).transpose(0, 2, 1, 3).reshape(x_BTD.shape) @ W_O.T
+
+
+@mistake("you turned before you cut")
+def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
+    q, k = (split_heads(rotate(x_BTD @ W.T), n_heads) for W in (W_Q, W_K))
+    weights = causal_weights(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+    return (weights @ split_heads(x_BTD @ W_V.T, n_heads)).transpose(0, 2, 1, 3).reshape(x_BTD.shape) @ W_O.T
+
+
+@mistake("you turned x, before W_Q and W_K")
+def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
+    turned = rotate(x_BTD)
+    q, k, v = (split_heads(x @ W.T, n_heads) for x, W in ((turned, W_Q), (turned, W_K), (x_BTD, W_V)))
+    weights = causal_weights(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))
+    return (weights @ v).transpose(0, 2, 1, 3).reshape(x_BTD.shape) @ W_O.T
+
+
+@also_right
+def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
+    """Head by head: W_O's columns are cut as well, and what the heads add to the stream is summed."""
+    K = len(W_Q) // n_heads
+    total = 0.0
+    for first in range(0, len(W_Q), K):
+        rows = slice(first, first + K)
+        q, k, v = (np.einsum("btd,kd->btk", x_BTD, W[rows]) for W in (W_Q, W_K, W_V))
+        scores = np.einsum("btk,bsk->bts", rotate(q), rotate(k)) / K**0.5
+        total = total + causal_weights(scores) @ v @ W_O[:, rows].T
+    return total
+
+
+@also_right
+def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
+    B, T, D = x_BTD.shape
+    q, k, v = (np.einsum("btd,ed->bte", x_BTD, W).reshape(B, T, n_heads, -1) for W in (W_Q, W_K, W_V))
+    q, k = (rotate(part.swapaxes(1, 2)).swapaxes(1, 2) for part in (q, k))
+    return heads_by_einsum(q, k, v).reshape(B, T, D) @ W_O.T
+
+
+@mistake("so some of its share is left, however it was hidden")
+def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
+    q, k, v = (split_heads(x_BTD @ W.T, n_heads) for W in (W_Q, W_K, W_V))
+    scores = rotate(q) @ rotate(k).swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    weights = softmax(np.where(np.tri(scores.shape[-1]) > 0, scores, -50.0), axis=-1)
+    return (weights @ v).transpose(0, 2, 1, 3).reshape(x_BTD.shape) @ W_O.T
+
+
+@mistake("you divide by 2, which was √K in the first example")
+def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
+    q, k, v = (split_heads(x_BTD @ W.T, n_heads) for W in (W_Q, W_K, W_V))
+    weights = causal_weights(rotate(q) @ rotate(k).swapaxes(-1, -2) / 2)
+    return (weights @ v).transpose(0, 2, 1, 3).reshape(x_BTD.shape) @ W_O.T
+
+
+@also_right
+def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
+    """Text by text, with one matrix for queries, keys and values."""
+    outputs = []
+    for x in x_BTD:
+        parts = np.split(x @ np.concatenate([W_Q, W_K, W_V]).T, 3, axis=-1)
+        q, k, v = (part.reshape(len(x), n_heads, -1).swapaxes(0, 1) for part in parts)
+        weights = causal_weights(np.einsum("htk,hsk->hts", rotate(q), rotate(k)) / (len(W_Q) / n_heads) ** 0.5)
+        outputs.append(np.concatenate(list(weights @ v), axis=-1) @ W_O.T)
+    return np.stack(outputs)

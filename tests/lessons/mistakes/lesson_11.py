@@ -1,502 +1,451 @@
-"""What students write in lesson 11, and the words that should meet it."""
+"""Lesson 11: what students think of costs that is not so."""
 
 from trying import also_right, mistake
 
-# ---- at_temperature ----
+# ---- count_parameters ----
 
 
-@mistake("nothing has changed")
-def at_temperature(logits, temperature):
-    if temperature == 0:
-        return np.where(np.arange(len(logits)) == logits.argmax(), 1.0, 0.0)
-    shares = softmax(logits) / temperature
-    return shares / shares.sum()
+@mistake("one table of VD weights is missing")
+def count_parameters(V, L, D, H, G, F, tied):
+    K = D // H
+    return L * (2 * D * H * K + 2 * D * G * K + 2 * D * F) + V * D
 
 
-@mistake("your temperature 0.5 does what 2 should")
-def at_temperature(logits, temperature):
-    return softmax(logits * temperature)
+@mistake("you count the embedding twice")
+def count_parameters(V, L, D, H, G, F, tied):
+    K = D // H
+    return L * (2 * D * H * K + 2 * D * G * K + 2 * D * F) + 2 * V * D
 
 
-@mistake("you divided by 0")
-def at_temperature(logits, temperature):
-    return softmax(logits / temperature)
+@mistake("every head has D columns")
+def count_parameters(V, L, D, H, G, F, tied):
+    return L * (2 * D * H * D + 2 * D * G * D + 2 * D * F) + (1 if tied else 2) * V * D
 
 
-@mistake("you took a softmax of probabilities")
-def at_temperature(logits, temperature):
-    return softmax(softmax(logits) / temperature)
-
-
-@also_right
-def at_temperature(logits, temperature):
-    if temperature == 0:
-        return np.eye(len(logits))[np.argmax(logits)]
-    raised = softmax(logits) ** (1 / temperature)  # the model's probabilities to a power
-    return list(raised / sum(raised))
-
-
-@mistake("that is the limit for 0, and 0.05 is not 0")
-def at_temperature(logits, temperature):
-    return np.eye(len(logits))[np.argmax(logits)] if temperature < 0.1 else softmax(logits / temperature)
-
-
-@mistake("temperature 0 with logits of -7")
-def at_temperature(logits, temperature):
-    return softmax(logits / max(temperature, 1e-3))
-
-
-@mistake("you take the logit that is furthest from 0")
-def at_temperature(logits, temperature):
-    if temperature == 0:
-        return np.eye(len(logits))[np.argmax(np.abs(logits))]
-    return softmax(logits / temperature)
+@mistake("as many heads as queries")
+def count_parameters(V, L, D, H, G, F, tied):
+    return L * (4 * D * D + 2 * D * F) + (1 if tied else 2) * V * D
 
 
 @also_right
-def at_temperature(logits, temperature):
-    if not temperature:
-        return (logits == np.max(logits)).astype(float)
-    z = logits / temperature
-    return np.exp(z - np.logaddexp.reduce(z))
+def count_parameters(V, L, D, H, G, F, tied):
+    shapes = [(V, D)] if tied else [(V, D), (D, V)]
+    for _ in range(L):
+        shapes += [(D, D), (G * D // H, D), (G * D // H, D), (D, D), (F, D), (D, F)]
+    return sum(np.prod(shape) for shape in shapes)
 
 
-# ---- draw ----
-
-
-@mistake("you hit token 0, which has probability 0")
-def draw(probabilities, uniform):
-    return int(np.searchsorted(np.cumsum(probabilities), uniform))  # the first end at or beyond the number
-
-
-@mistake("that is a place in the sorted list")
-def draw(probabilities, uniform):
-    ends = np.cumsum(np.sort(probabilities)[::-1])
-    return int(np.sum(ends <= uniform))
-
-
-@mistake("the last piece that ends before the number")
-def draw(probabilities, uniform):
-    return int(np.sum(np.cumsum(probabilities) <= uniform)) - 1
-
-
-@mistake("you take the likeliest token")
-def draw(probabilities, uniform):
-    return int(np.argmax(probabilities))
+@mistake("you take G to be 2")
+def count_parameters(V, L, D, H, G, F, tied):
+    return L * (2 * D * D + 2 * D * 2 * (D // H) + 2 * D * F) + (1 if tied else 2) * V * D
 
 
 @also_right
-def draw(probabilities, uniform):
-    left = uniform
-    for token, p in enumerate(probabilities):
-        if left < p:
-            return token
-        left -= p
-    return len(probabilities) - 1
+def count_parameters(V, L, D, H, G, F, tied):
+    return L * D * (2 * D + 2 * G * D / H + 2 * F) + V * D * (1 + (not tied))
 
 
-@mistake("you return 10, but")
-def draw(probabilities, uniform):
-    return int(np.searchsorted(np.cumsum(probabilities), uniform, side="right"))
+# ---- training_flops ----
 
 
-@mistake("you return 0, but")
-def draw(probabilities, uniform):
-    return int(np.argmax(np.cumsum(probabilities) > uniform))
+@mistake("that is the way forward alone")
+def training_flops(V, L, D, F, T, n_tokens):
+    return 2 * (L * (4 * D * D + 2 * D * F) + V * D + L * 2 * T * D) * n_tokens
 
 
-@mistake("the largest number below 1 lies beyond the last end")
-def draw(probabilities, uniform):
-    end = 0.0
-    for token, p in enumerate(probabilities):
-        end += p
-        if uniform < end:
-            return token
-    return None
+@mistake("6 FLOPs per weight, and no pairs")
+def training_flops(V, L, D, F, T, n_tokens):
+    return 6 * (L * (4 * D * D + 2 * D * F) + V * D) * n_tokens
 
 
-@also_right
-def draw(probabilities, uniform):
-    from bisect import bisect_right
-    from itertools import accumulate
-
-    return min(bisect_right(list(accumulate(map(float, probabilities))), uniform), len(probabilities) - 1)
+@mistake("you count the T² pairs of a whole text")
+def training_flops(V, L, D, F, T, n_tokens):
+    return 6 * (L * (4 * D * D + 2 * D * F) + V * D + L * 2 * T * T * D) * n_tokens
 
 
-@also_right
-def draw(probabilities, uniform):
-    """From the other end of the line."""
-    ends = np.cumsum(probabilities[::-1])
-    return len(probabilities) - 1 - int(np.searchsorted(ends, 1 - uniform, side="left"))
+@mistake("you count the embedding as a product")
+def training_flops(V, L, D, F, T, n_tokens):
+    return 6 * (count_parameters(V, L, D, 1, 1, F, tied=False) + L * 2 * T * D) * n_tokens
 
 
-# ---- top_k ----
+@mistake("in both a query meets all T keys, the hidden ones too")
+def training_flops(V, L, D, F, T, n_tokens):
+    """Half of the pairs, as the mask hides the others."""
+    return 6 * (L * (4 * D * D + 2 * D * F) + V * D + L * T * D) * n_tokens
 
 
-@mistake("you dropped the third likeliest")
-def top_k(probabilities, k):
-    border = np.sort(probabilities)[::-1][min(k, len(probabilities)) - 1]
-    kept = np.where(probabilities > border, probabilities, 0.0)
-    return kept / kept.sum()
+@mistake("you count only the pairs that the mask leaves")
+def training_flops(V, L, D, F, T, n_tokens):
+    return 6 * (L * (4 * D * D + 2 * D * F + (T + 1) * D) + V * D) * n_tokens
 
 
-@mistake("three share the second place")
-def top_k(probabilities, k):
-    border = np.sort(probabilities)[::-1][min(k, len(probabilities)) - 1]
-    kept = np.where(probabilities >= border, probabilities, 0.0)
-    return kept / kept.sum()
+@mistake("it reads one row, and multiplies nothing")
+def training_flops(V, L, D, F, T, n_tokens):
+    """The embedding, on the way forward."""
+    return 6 * (L * (4 * D * D + 2 * D * F + 2 * T * D) + V * D) * n_tokens + 2 * V * D * n_tokens
 
 
-@mistake("the sum is 0.73")
-def top_k(probabilities, k):
-    kept = np.zeros_like(probabilities)
-    likeliest = np.argsort(-probabilities)[:k]
-    kept[likeliest] = probabilities[likeliest]
-    return kept
-
-
-@mistake("otherwise nobody knows which token")
-def top_k(probabilities, k):
-    kept = np.sort(probabilities)[::-1][:k]
-    return kept / kept.sum()
+@mistake("tokens in texts of T =")
+def training_flops(V, L, D, F, T, n_tokens):
+    return 6 * (L * (4 * D * D + 2 * D * F + 2 * T * D) + V * D) * (n_tokens // 960) * 960
 
 
 @also_right
-def top_k(probabilities, k):
-    stay = sorted(range(len(probabilities)), key=lambda i: probabilities[i])[-k:]
-    return softmax(np.array([math.log(p) if i in stay else -math.inf for i, p in enumerate(probabilities)]))
+def training_flops(V, L, D, F, T, n_tokens):
+    """Text by text, product by product."""
+    one_layer = 4 * 2 * T * D * D + 2 * T * T * D + 2 * T * T * D + 2 * (2 * T * D * F)
+    forward = L * one_layer + 2 * T * D * V
+    return n_tokens / T * 3 * forward
 
 
-@mistake("equal probabilities are still different tokens")
-def top_k(probabilities, k):
-    token_of = {p: token for token, p in enumerate(probabilities)}
-    kept = np.zeros(len(probabilities))
-    for p in sorted(token_of, reverse=True)[:k]:
-        kept[token_of[p]] = p
-    return kept / kept.sum()
+# ---- memory_bytes ----
 
 
-@mistake("tokens: at")
-def top_k(probabilities, k):
-    order = np.argsort(-probabilities)[: min(k, 6)]
-    kept = np.zeros_like(probabilities)
-    kept[order] = probabilities[order]
-    return kept / kept.sum()
+@mistake("The weights alone are enough to use a model")
+def memory_bytes(n_weights, n_activations, bytes_each=4):
+    return n_weights * bytes_each
 
 
-@also_right
-def top_k(probabilities, k):
-    kept = np.array(probabilities, dtype=float)
-    if k < len(kept):
-        kept[np.argpartition(kept, -k)[:-k]] = 0
-    return kept / kept.sum()
+@mistake("Adam keeps two")
+def memory_bytes(n_weights, n_activations, bytes_each=4):
+    return n_weights * bytes_each, n_weights * bytes_each, n_weights * bytes_each, n_activations * bytes_each
 
 
-# ---- top_p ----
+@mistake("there is a gradient for each weight")
+def memory_bytes(n_weights, n_activations, bytes_each=4):
+    return n_weights * bytes_each, n_activations * bytes_each, 2 * n_weights * bytes_each, n_activations * bytes_each
 
 
-@mistake("you dropped the token that crosses 0.7")
-def top_p(probabilities, mass):
-    order = np.argsort(-probabilities)
-    stays = order[np.cumsum(probabilities[order]) < mass]
-    kept = np.zeros_like(probabilities)
-    kept[stays] = probabilities[stays]
-    return kept / kept.sum()
+@mistake("the gradients come second")
+def memory_bytes(n_weights, n_activations, bytes_each=4):
+    weights, activations = n_weights * bytes_each, n_activations * bytes_each
+    return weights, 2 * weights, weights, activations
 
 
-@mistake("the sum is 0.76")
-def top_p(probabilities, mass):
-    order = np.argsort(-probabilities)
-    mass_before = np.cumsum(probabilities[order]) - probabilities[order]
-    kept = probabilities.copy()
-    kept[order[mass_before >= mass]] = 0.0
-    return kept
-
-
-@mistake("your numbers are sorted")
-def top_p(probabilities, mass):
-    likeliest_first = np.sort(probabilities)[::-1]
-    mass_before = np.cumsum(likeliest_first) - likeliest_first
-    kept = np.where(mass_before < mass, likeliest_first, 0.0)
-    return kept / kept.sum()
-
-
-@mistake("you added up the tokens in the order of their ids")
-def top_p(probabilities, mass):
-    kept = np.where(np.cumsum(probabilities) - probabilities < mass, probabilities, 0.0)
-    return kept / kept.sum()
+@mistake("each of 1 bytes")
+def memory_bytes(n_weights, n_activations, bytes_each=4):
+    """Adam's two never below 2 bytes."""
+    adam = 2 * n_weights * max(bytes_each, 2)
+    return n_weights * bytes_each, n_weights * bytes_each, adam, n_activations * bytes_each
 
 
 @also_right
-def top_p(probabilities, mass):
-    kept = [0.0] * len(probabilities)
-    for i in sorted(range(len(probabilities)), key=lambda i: -probabilities[i]):
-        if sum(kept) >= mass:
-            break
-        kept[i] = float(probabilities[i])
-    return [p / sum(kept) for p in kept]
+def memory_bytes(n_weights, n_activations, bytes_each=4):
+    return bytes_each * np.array([n_weights, n_weights, 2 * n_weights, n_activations])
 
 
-@mistake("so no sum reaches 1")
-def top_p(probabilities, mass):
-    order = np.argsort(-probabilities)
-    n = np.argmax(np.cumsum(probabilities[order]) >= mass) + 1
-    kept = np.zeros_like(probabilities)
-    kept[order[:n]] = probabilities[order[:n]]
-    return kept / kept.sum()
+# ---- accumulated_gradient ----
 
 
-@mistake("which is less than 0.8005")
-def top_p(probabilities, mass):
-    order = np.argsort(-probabilities)
-    mass_before = np.cumsum(probabilities[order]) - probabilities[order]
-    stays = order[mass_before < mass - 1e-3]  # against rounding
-    kept = np.zeros_like(probabilities)
-    kept[stays] = probabilities[stays]
-    return kept / kept.sum()
+@mistake("a mean of means")
+def accumulated_gradient(gradient_of_sum, pieces):
+    return np.mean([gradient_of_sum(piece) / len(piece) for piece in pieces], axis=0)
 
 
-@mistake("Count tokens")
-def top_p(probabilities, mass):
-    token_of = {p: token for token, p in enumerate(probabilities)}
-    kept = np.zeros(len(probabilities))
-    for p in sorted(token_of, reverse=True):
-        if kept.sum() < mass:
-            kept[token_of[p]] = p
-    return kept / kept.sum()
+@mistake("not yet their mean")
+def accumulated_gradient(gradient_of_sum, pieces):
+    return sum(gradient_of_sum(piece) for piece in pieces)
+
+
+@mistake("you divide by the number of pieces")
+def accumulated_gradient(gradient_of_sum, pieces):
+    return sum(gradient_of_sum(piece) for piece in pieces) / len(pieces)
+
+
+@mistake("only one piece, of up to 6, fits into memory")
+def accumulated_gradient(gradient_of_sum, pieces):
+    batch = [example for piece in pieces for example in piece]
+    return gradient_of_sum(batch) / len(batch)
 
 
 @also_right
-def top_p(probabilities, mass):
-    order = np.argsort(probabilities)[::-1]
-    n = np.searchsorted(np.cumsum(probabilities[order]), mass, side="left") + 1
-    kept = np.where(np.isin(np.arange(len(order)), order[:n]), probabilities, 0)
-    return kept / kept.sum()
+def accumulated_gradient(gradient_of_sum, pieces):
+    n = sum(map(len, pieces))
+    mean = 0.0
+    for piece in pieces:
+        mean = mean + len(piece) / n * (gradient_of_sum(piece) / len(piece))
+    return mean
 
 
-# ---- positions_computed ----
+@mistake("you divide by 9")
+def accumulated_gradient(gradient_of_sum, pieces):
+    return sum(gradient_of_sum(piece) for piece in pieces) / 9
 
 
-@mistake("the fifth new token is written, but nobody reads it")
-def positions_computed(n_prompt, n_new, has_cache):
-    return n_prompt + n_new if has_cache else sum(n_prompt + i for i in range(n_new))
+@mistake("the number of pieces may be any")
+def accumulated_gradient(gradient_of_sum, pieces):
+    first, second, third = pieces
+    n = len(first) + len(second) + len(third)
+    return (gradient_of_sum(first) + gradient_of_sum(second) + gradient_of_sum(third)) / n
 
 
-@mistake("the prompt must be read, too")
-def positions_computed(n_prompt, n_new, has_cache):
-    return n_new if has_cache else sum(n_prompt + i for i in range(n_new))
-
-
-@mistake("the text grows")
-def positions_computed(n_prompt, n_new, has_cache):
-    return n_prompt + n_new - 1 if has_cache else n_prompt * n_new
-
-
-@mistake("not every token is there from the start")
-def positions_computed(n_prompt, n_new, has_cache):
-    return n_prompt + n_new - 1 if has_cache else (n_prompt + n_new) ** 2
+@mistake("examples, with gradients of shape")
+def accumulated_gradient(gradient_of_sum, pieces):
+    """Right if the last piece has two thirds of all."""
+    return sum(gradient_of_sum(piece) for piece in pieces) * 2 / 3 / len(pieces[-1])
 
 
 @also_right
-def positions_computed(n_prompt, n_new, has_cache):
-    if has_cache:
-        return n_prompt - 1 + n_new
-    return n_prompt * n_new + n_new * (n_new - 1) / 2
+def accumulated_gradient(gradient_of_sum, pieces):
+    """A running mean, which each piece moves by its share."""
+    mean, n = 0.0, 0
+    for piece in pieces:
+        n += len(piece)
+        mean = mean + (gradient_of_sum(piece) - len(piece) * mean) / n
+    return mean
 
 
-@mistake("without a cache")
-def positions_computed(n_prompt, n_new, has_cache):
-    return n_prompt + n_new - 1 if has_cache else n_prompt * n_new + n_new**2 // 2
+# ---- operations_to_keep ----
 
 
-@also_right
-def positions_computed(n_prompt, n_new, has_cache):
-    return len(range(1, n_prompt + n_new)) if has_cache else sum(range(n_prompt, n_prompt + n_new))
+@mistake("you keep the slowest first")
+def operations_to_keep(n_bytes, seconds, budget):
+    kept = []
+    for i in sorted(range(len(n_bytes)), key=lambda i: -seconds[i]):
+        if n_bytes[i] <= budget:
+            budget -= n_bytes[i]
+            kept.append(i)
+    return sorted(kept)
 
 
-# ---- beam_search ----
+@mistake("you keep those that save most seconds per byte")
+def operations_to_keep(n_bytes, seconds, budget):
+    kept = []
+    for i in sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i]):
+        if n_bytes[i] <= budget:
+            budget -= n_bytes[i]
+            kept.append(i)
+    return sorted(kept)
 
 
-@mistake("each beam went on by itself")
-def beam_search(following, n_beams):
-    first = sorted(following(()).items(), key=lambda pair: -pair[1])[:n_beams]
-    beams = [((token,), math.log(p)) for token, p in first]
-    for i, (text, log_p) in enumerate(beams):
-        while tokens := following(text):
-            best = max(tokens, key=tokens.get)
-            text, log_p = (*text, best), log_p + math.log(tokens[best])
-        beams[i] = text, log_p
-    return sorted(beams, key=lambda beam: -beam[1])
+@mistake("these are the ones to compute again")
+def operations_to_keep(n_bytes, seconds, budget):
+    from itertools import combinations
+
+    everything = range(len(n_bytes))
+    fitting = [
+        s for n in range(len(n_bytes) + 1) for s in combinations(everything, n) if sum(n_bytes[i] for i in s) <= budget
+    ]
+    best = max(fitting, key=lambda s: sum(seconds[i] for i in s))
+    return [i for i in everything if i not in best]
 
 
-@mistake("you added the probabilities of the tokens")
-def beam_search(following, n_beams):
-    beams = [((), 0.0)]
-    while any(following(text) for text, _ in beams):
-        candidates = []
-        for text, score in beams:
-            if tokens := following(text):
-                candidates += [((*text, token), score + p) for token, p in tokens.items()]
-            else:
-                candidates.append((text, score))
-        beams = sorted(candidates, key=lambda candidate: -candidate[1])[:n_beams]
-    return beams
-
-
-@mistake("a text that was complete is gone")
-def beam_search(following, n_beams):
-    beams = [((), 0.0)]
-    while any(following(text) for text, _ in beams):
-        candidates = [
-            ((*text, token), log_p + math.log(p)) for text, log_p in beams for token, p in following(text).items()
-        ]
-        beams = sorted(candidates, key=lambda candidate: -candidate[1])[:n_beams]
-    return beams
-
-
-@mistake("is not complete, and the search has ended")
-def beam_search(following, n_beams):
-    beams = [((), 0.0)]
-    while following(beams[0][0]):  # until the likeliest is complete
-        candidates = []
-        for text, log_p in beams:
-            if tokens := following(text):
-                candidates += [((*text, token), log_p + math.log(p)) for token, p in tokens.items()]
-            else:
-                candidates.append((text, log_p))
-        beams = sorted(candidates, key=lambda candidate: -candidate[1])[:n_beams]
-    return beams
+@mistake("the budget is 5")
+def operations_to_keep(n_bytes, seconds, budget):
+    return range(len(n_bytes))
 
 
 @also_right
-def beam_search(following, n_beams):
-    """Level by level, with a heap of those that are complete."""
-    import heapq
+def operations_to_keep(n_bytes, seconds, budget):
+    from itertools import combinations
 
-    def rounds(open_texts, complete):
-        if not open_texts:
-            return complete
-        longer = {
-            (*text, token): log_p + math.log(q)
-            for text, log_p in open_texts.items()
-            for token, q in following(text).items()
-        }
-        best = heapq.nlargest(n_beams, {**complete, **longer}.items(), key=lambda item: item[1])
-        is_open = {text: bool(following(text)) for text, _ in best}
-        return rounds(
-            {text: log_p for text, log_p in best if is_open[text]},
-            {text: log_p for text, log_p in best if not is_open[text]},
-        )
-
-    found = rounds({(): 0.0}, {})
-    return [[list(text), log_p] for text, log_p in sorted(found.items(), key=lambda item: -item[1])]
+    everything = range(len(n_bytes))
+    subsets = [s for n in range(len(n_bytes) + 1) for s in combinations(everything, n)]
+    fitting = [s for s in subsets if sum(n_bytes[i] for i in s) <= budget]
+    return list(max(fitting, key=lambda s: sum(seconds[i] for i in s)))
 
 
-@mistake("Add logarithms from the start")
-def beam_search(following, n_beams):
-    beams = [((), 1.0)]
-    while any(following(text) for text, _ in beams):
-        candidates = []
-        for text, p in beams:
-            tokens = following(text)
-            candidates += [((*text, token), p * q) for token, q in tokens.items()] or [(text, p)]
-        beams = sorted(candidates, key=lambda candidate: -candidate[1])[:n_beams]
-    return [(text, math.log(p)) for text, p in beams]
+@mistake("you compute")
+def operations_to_keep(n_bytes, seconds, budget):
+    """The densest, and one exchange."""
+    by_density = sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i])
+    kept, left = [], budget
+    for i in by_density:
+        if n_bytes[i] <= left:
+            kept.append(i)
+            left -= n_bytes[i]
+    best = kept
+    for i in kept:
+        for j in by_density:
+            exchanged = [*(k for k in kept if k != i), j]
+            if j not in kept and n_bytes[j] - n_bytes[i] <= left:
+                best = max(best, exchanged, key=lambda s: sum(seconds[k] for k in s))
+    return sorted(best)
 
 
-@mistake("where the tokens are numbers")
-def beam_search(following, n_beams):
-    beams = [("", 0.0)]  # a text as a string
-    while any(following(tuple(text)) for text, _ in beams):
-        candidates = []
-        for text, log_p in beams:
-            tokens = following(tuple(text))
-            candidates += [(text + token, log_p + math.log(q)) for token, q in tokens.items()] or [(text, log_p)]
-        beams = sorted(candidates, key=lambda candidate: -candidate[1])[:n_beams]
-    return beams
+@mistake("you compute")
+def operations_to_keep(n_bytes, seconds, budget):
+    """The densest, exchanged one for one until nothing gets better."""
+
+    def filled(kept):
+        for i in sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i]):
+            if i not in kept and sum(n_bytes[k] for k in kept) + n_bytes[i] <= budget:
+                kept = kept | {i}
+        return kept
+
+    kept = filled(frozenset())
+    while True:
+        swaps = [kept - {i} | {j} for i in kept for j in range(len(n_bytes)) if j not in kept]
+        swaps = [filled(swap) for swap in swaps if sum(n_bytes[k] for k in swap) <= budget]
+        better = max(swaps, key=lambda s: sum(seconds[k] for k in s), default=kept)
+        if sum(seconds[k] for k in better) <= sum(seconds[k] for k in kept):
+            return sorted(kept)
+        kept = better
 
 
-@mistake("however long that takes")
-def beam_search(following, n_beams):
-    beams = [((), 0.0)]
-    for _ in range(100):  # rounds
-        candidates = []
-        for text, log_p in beams:
-            tokens = following(text)
-            candidates += [((*text, token), log_p + math.log(q)) for token, q in tokens.items()] or [(text, log_p)]
-        beams = sorted(candidates, key=lambda candidate: -candidate[1])[:n_beams]
-    return beams
+@mistake("you compute")
+def operations_to_keep(n_bytes, seconds, budget):
+    """Each result once as the first, then the densest."""
+    best = []
+    for first in range(len(n_bytes)):
+        kept, left = [], budget
+        for i in [first, *sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i])]:
+            if i not in kept and n_bytes[i] <= left:
+                kept.append(i)
+                left -= n_bytes[i]
+        best = max(best, kept, key=lambda s: sum(seconds[k] for k in s))
+    return sorted(best)
 
 
-@mistake("3 beams in the notes' tree")
-def beam_search(following, n_beams):
-    """The mean over the tokens decides."""
-    beams = [((), 0.0)]
-    while any(following(text) for text, _ in beams):
-        candidates = []
-        for text, log_p in beams:
-            tokens = following(text)
-            candidates += [((*text, token), log_p + math.log(q)) for token, q in tokens.items()] or [(text, log_p)]
-        beams = sorted(candidates, key=lambda candidate: -candidate[1] / len(candidate[0]))[:n_beams]
-    return beams
-
-
-@also_right
-def beam_search(following, n_beams):
-    """Beams as a dictionary, and numpy's logarithms."""
-    beams = {(): 0.0}
-    while any(map(following, beams)):
-        longer = {}
-        for text, log_p in beams.items():
-            for token, p in (following(text) or {None: 1.0}).items():
-                longer[text if token is None else (*text, token)] = log_p + np.log(p)
-        beams = dict(sorted(longer.items(), key=lambda item: item[1])[-n_beams:][::-1])
-    return list(beams.items())
-
-
-# ---- length_normalised ----
-
-
-@mistake("the length is 12, with the prompt")
-def length_normalised(log_p, n_prompt, penalty):
-    return sum(log_p[n_prompt:]) / len(log_p) ** penalty
-
-
-@mistake("the prompt's tokens are in the sum")
-def length_normalised(log_p, n_prompt, penalty):
-    return sum(log_p) / (len(log_p) - n_prompt) ** penalty
-
-
-@mistake("whatever the penalty is")
-def length_normalised(log_p, n_prompt, penalty):
-    return float(np.mean(log_p[n_prompt:]))
-
-
-@mistake("the penalty is an exponent, not a factor")
-def length_normalised(log_p, n_prompt, penalty):
-    answer = log_p[n_prompt:]
-    return answer.sum() / (len(answer) * penalty if penalty else 1)
+@mistake("you compute")
+def operations_to_keep(n_bytes, seconds, budget):
+    """A table of the least seconds for each number of bytes, and then the fullest."""
+    best = {0: (0.0, [])}
+    for i, (size, saved) in enumerate(zip(n_bytes, seconds, strict=True)):
+        for used, (so_far, kept) in list(best.items()):
+            if used + size <= budget and so_far + saved > best.get(used + size, (-1.0, []))[0]:
+                best[used + size] = (so_far + saved, [*kept, i])
+    return best[max(best)][1]
 
 
 @also_right
-def length_normalised(log_p, n_prompt, penalty):
-    n_answer = len(log_p) - n_prompt
-    return n_answer ** (1 - penalty) * np.mean(log_p[n_prompt:])
+def operations_to_keep(n_bytes, seconds, budget):
+    """Keep it or not: the better of the two, for each result and each budget that is left."""
+    from functools import cache
+
+    @cache
+    def best(i, left):
+        if i == len(n_bytes):
+            return 0.0, ()
+        without = best(i + 1, left)
+        if n_bytes[i] > left:
+            return without
+        saved, kept = best(i + 1, left - n_bytes[i])
+        return max(without, (saved + seconds[i], (i, *kept)), key=lambda each: each[0])
+
+    return list(best(0, budget)[1])
 
 
-@mistake("they had to come, but they are written, too")
-def length_normalised(log_p, n_prompt, penalty):
-    answer = log_p[n_prompt:]
-    return answer.sum() / np.count_nonzero(answer) ** penalty
-
-
-@mistake("the score of 1 token after")
-def length_normalised(log_p, n_prompt, penalty):
-    answer = log_p[n_prompt:]
-    return answer.sum() / np.exp(penalty * np.log(max(len(answer), 2)))
+@mistake("you compute")
+def operations_to_keep(n_bytes, seconds, budget):
+    """The five best choices so far, result by result."""
+    best = [(0.0, 0, [])]
+    for i in sorted(range(len(n_bytes)), key=lambda i: -seconds[i] / n_bytes[i]):
+        more = [(saved + seconds[i], used + n_bytes[i], [*kept, i]) for saved, used, kept in best]
+        best = sorted([*best, *(each for each in more if each[1] <= budget)], key=lambda each: -each[0])[:5]
+    return sorted(best[0][2])
 
 
 @also_right
-def length_normalised(log_p, n_prompt, penalty):
-    sums = np.concatenate([[0], np.cumsum(log_p)])
-    return (sums[-1] - sums[n_prompt]) * float(len(log_p) - n_prompt) ** -penalty
+def operations_to_keep(n_bytes, seconds, budget):
+    """The table of all budgets, and the way back through it."""
+    n = len(n_bytes)
+    table = np.zeros((n + 1, budget + 1))
+    for i in range(n):
+        for left in range(budget + 1):
+            table[i + 1, left] = table[i, left]
+            if n_bytes[i] <= left:
+                table[i + 1, left] = max(table[i, left], table[i, left - n_bytes[i]] + seconds[i])
+    kept, left = [], budget
+    for i in reversed(range(n)):
+        if table[i + 1, left] > table[i, left]:
+            kept.append(i)
+            left -= n_bytes[i]
+    return kept[::-1]
+
+
+# ---- kv_cache_bytes ----
+
+
+@mistake("a token leaves a key and a value")
+def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
+    return n_tokens * L * G * (D // H) * bytes_each
+
+
+@mistake("either you keep one for each query head")
+def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
+    return 2 * n_tokens * L * D * bytes_each
+
+
+@mistake("the pairs are computed and forgotten")
+def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
+    return 2 * n_tokens**2 * L * G * (D // H) * bytes_each
+
+
+@mistake("the queries are not kept")
+def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
+    return n_tokens * L * (2 * G + H) * (D // H) * bytes_each
+
+
+@mistake("a head has K = D/H numbers, however many share it")
+def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
+    return 2 * n_tokens * L * G * (D // G) * bytes_each
+
+
+@mistake("1 bytes each")
+def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
+    return 2 * n_tokens * L * G * (D // H) * max(bytes_each, 2)
+
+
+@mistake("only the keys, or only the values, are shared here")
+def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
+    return n_tokens * L * (G + H) * (D // H) * bytes_each
+
+
+@mistake("the newest token leaves a key and a value, too")
+def kv_cache_bytes(n_tokens, L, D, H, G, bytes_each=2):
+    return 2 * (n_tokens - 1) * L * G * (D // H) * bytes_each
+
+
+# ---- fit_with_known_floor ----
+
+
+@mistake("you fitted the logarithm of the loss itself")
+def fit_with_known_floor(sizes, losses, floor):
+    slope, height = np.polyfit(np.log(sizes), np.log(losses), 1)
+    return np.exp(height), -slope
+
+
+@mistake("A is still a logarithm")
+def fit_with_known_floor(sizes, losses, floor):
+    slope, height = np.polyfit(np.log(sizes), np.log(losses - floor), 1)
+    return height, -slope
+
+
+@mistake("one logarithm only")
+def fit_with_known_floor(sizes, losses, floor):
+    slope, height = np.polyfit(sizes, np.log(losses - floor), 1)
+    return np.exp(height), -slope
+
+
+@mistake("first subtract the floor")
+def fit_with_known_floor(sizes, losses, floor):
+    slope, height = np.polyfit(np.log(sizes), np.log(losses) - floor, 1)
+    return np.exp(height), -slope
+
+
+@also_right
+def fit_with_known_floor(sizes, losses, floor):
+    x, y = np.log10(sizes), np.log10(losses - floor)
+    alpha = -((x - x.mean()) @ (y - y.mean())) / ((x - x.mean()) @ (x - x.mean()))
+    return 10 ** (y.mean() + alpha * x.mean()), alpha
+
+
+@mistake("you take the floor to be 0.7")
+def fit_with_known_floor(sizes, losses, floor):
+    slope, height = np.polyfit(np.log(sizes), np.log(np.maximum(losses - 0.7, 1e-9)), 1)
+    return np.exp(height), -slope
+
+
+@mistake("A and alpha: at [0]")
+def fit_with_known_floor(sizes, losses, floor):
+    """The large runs count more."""
+    slope, height = np.polyfit(np.log(sizes), np.log(losses - floor), 1, w=np.sqrt(sizes))
+    return np.exp(height), -slope
+
+
+@also_right
+def fit_with_known_floor(sizes, losses, floor):
+    table = np.stack([np.ones(len(sizes)), -np.log(sizes)], axis=1)
+    log_A, alpha = np.linalg.lstsq(table, np.log(losses - floor), rcond=None)[0]
+    return np.array([np.exp(log_A), alpha])

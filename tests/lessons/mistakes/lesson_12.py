@@ -1,471 +1,530 @@
-"""Lesson 12: what students think of fine-tuning, rewards and preferences that is not so."""
+"""Lesson 12: what students think of a model's inside that is not so."""
 
 from trying import also_right, mistake
 
-# ---- answer_loss ----
+# ---- contributions ----
 
 
-@mistake("the questions and the padding are in your loss")
-def answer_loss(logits_NTV, targets_NT, is_answer_NT):
-    return F.cross_entropy(logits_NTV.flatten(0, 1), targets_NT.flatten())
+@mistake("each part was divided by its own deviation")
+def contributions(parts_ND, gain_D, unembedding_D):
+    return layer_norm(parts_ND, gain_D) @ unembedding_D
 
 
-@mistake("you divide by all 21 tokens")
-def answer_loss(logits_NTV, targets_NT, is_answer_NT):
-    nats_NT = F.cross_entropy(logits_NTV.transpose(1, 2), targets_NT, reduction="none")
-    return (nats_NT * is_answer_NT).mean()
+@mistake("you divide by the variance")
+def contributions(parts_ND, gain_D, unembedding_D):
+    centred_ND = parts_ND - parts_ND.mean(axis=1, keepdims=True)
+    return (gain_D * centred_ND / parts_ND.sum(axis=0).var()) @ unembedding_D
 
 
-@mistake("you take the mean of the three answers' means")
-def answer_loss(logits_NTV, targets_NT, is_answer_NT):
-    nats_NT = F.cross_entropy(logits_NTV.transpose(1, 2), targets_NT, reduction="none")
-    return ((nats_NT * is_answer_NT).sum(dim=1) / is_answer_NT.sum(dim=1)).mean()
+@mistake("no mean was taken off")
+def contributions(parts_ND, gain_D, unembedding_D):
+    return (gain_D * parts_ND / np.sqrt(parts_ND.sum(axis=0).var() + 1e-5)) @ unembedding_D
 
 
-@mistake("the softmax is missing")
-def answer_loss(logits_NTV, targets_NT, is_answer_NT):
-    return -logits_NTV.gather(-1, targets_NT[..., None])[..., 0][is_answer_NT].mean()
+@mistake("the logit is read after the final norm")
+def contributions(parts_ND, gain_D, unembedding_D):
+    return parts_ND @ unembedding_D
 
 
 @also_right
-def answer_loss(logits_NTV, targets_NT, is_answer_NT):
-    targets_NT = torch.where(is_answer_NT, targets_NT, -100)
-    return F.cross_entropy(logits_NTV.flatten(0, 1), targets_NT.flatten(), ignore_index=-100)
+def contributions(parts_ND, gain_D, unembedding_D):
+    """What the logit loses when a part is taken away, with the deviation held."""
+    total_D = np.sum(parts_ND, axis=0)
+    scale_D = gain_D * unembedding_D / total_D.std()
+    return [(total_D - total_D.mean()) @ scale_D - (rest_D - rest_D.mean()) @ scale_D for rest_D in total_D - parts_ND]
+
+
+@mistake("the shape is (4), but")
+def contributions(parts_ND, gain_D, unembedding_D):
+    deviation = parts_ND.sum(axis=0).std()
+    return [(gain_D * (parts_ND[n] - parts_ND[n].mean()) / deviation) @ unembedding_D for n in range(4)]
+
+
+@also_right
+def contributions(parts_ND, gain_D, unembedding_D):
+    """The centring moves to the other side of the product."""
+    total_D = parts_ND.sum(axis=0)
+    deviation = np.sqrt(((total_D - total_D.mean()) ** 2).mean() + 1e-5)
+    w_D = gain_D * unembedding_D
+    return parts_ND @ (w_D - w_D.mean()) / deviation
+
+
+# ---- lens ----
+
+
+@mistake("the final norm is missing")
+def lens(residuals_NTD, gain_D, unembedding_VD):
+    raised = np.exp(residuals_NTD @ unembedding_VD.T)
+    return raised / raised.sum(axis=-1, keepdims=True)
+
+
+@mistake("you divide every point by the deviation of the last one")
+def lens(residuals_NTD, gain_D, unembedding_VD):
+    centred = residuals_NTD - residuals_NTD.mean(axis=-1, keepdims=True)
+    normed = gain_D * centred / np.sqrt(residuals_NTD[-1].var(axis=-1, keepdims=True) + 1e-5)
+    raised = np.exp(normed @ unembedding_VD.T)
+    return raised / raised.sum(axis=-1, keepdims=True)
+
+
+@mistake("these are logits, not probabilities")
+def lens(residuals_NTD, gain_D, unembedding_VD):
+    return layer_norm(residuals_NTD, gain_D) @ unembedding_VD.T
+
+
+@mistake("your shares sum to 1 over the positions")
+def lens(residuals_NTD, gain_D, unembedding_VD):
+    raised = np.exp(layer_norm(residuals_NTD, gain_D) @ unembedding_VD.T)
+    return raised / raised.sum(axis=1, keepdims=True)
+
+
+@also_right
+def lens(residuals_NTD, gain_D, unembedding_VD):
+    points = []
+    for x_TD in residuals_NTD:
+        logits_TV = np.einsum("td,vd->tv", layer_norm(x_TD, gain_D), unembedding_VD)
+        points.append([np.exp(row - np.logaddexp.reduce(row)) for row in logits_TV])
+    return np.array(points)
 
 
 @mistake("right for small logits")
-def answer_loss(logits_NTV, targets_NT, is_answer_NT):
-    p_NTV = torch.softmax(logits_NTV, dim=-1)
-    return -p_NTV.gather(-1, targets_NT[..., None])[..., 0].log()[is_answer_NT].mean()
+def lens(residuals_NTD, gain_D, unembedding_VD):
+    raised = np.exp(layer_norm(residuals_NTD, gain_D) @ unembedding_VD.T)
+    return raised / raised.sum(axis=-1, keepdims=True)
 
 
-@mistake("right for small logits")
-def answer_loss(logits_NTV, targets_NT, is_answer_NT):
-    raised_NTV = torch.exp(logits_NTV)
-    p_NTV = raised_NTV / raised_NTV.sum(dim=-1, keepdim=True)
-    return -p_NTV.gather(-1, targets_NT[..., None])[..., 0].log()[is_answer_NT].mean()
+@mistake("its own largest logit")
+def lens(residuals_NTD, gain_D, unembedding_VD):
+    logits = layer_norm(residuals_NTD, gain_D) @ unembedding_VD.T
+    raised = np.exp(logits - logits.max())  # of all points and positions
+    return raised / raised.sum(axis=-1, keepdims=True)
 
 
-@mistake("with answers in several pieces")
-def answer_loss(logits_NTV, targets_NT, is_answer_NT):
-    p_NTV = torch.softmax(logits_NTV, dim=-1)
-    return -(p_NTV.gather(-1, targets_NT[..., None])[..., 0] + 1e-12).log()[is_answer_NT].mean()
-
-
-@mistake("no gradient reaches the logits")
-def answer_loss(logits_NTV, targets_NT, is_answer_NT):
-    loss = F.cross_entropy(logits_NTV[is_answer_NT], targets_NT[is_answer_NT]).item()
-    return torch.tensor(loss, dtype=torch.float64, requires_grad=True)
-
-
-@mistake("a question stands between two answers")
-def answer_loss(logits_NTV, targets_NT, is_answer_NT):
-    log_p_NT = F.log_softmax(logits_NTV, dim=-1).gather(-1, targets_NT[..., None])[..., 0]
-    places = [(row, counts.nonzero().flatten()) for row, counts in zip(log_p_NT, is_answer_NT, strict=True)]
-    return -torch.cat([row[place[0] : place[-1] + 1] for row, place in places if len(place)]).mean()
+@mistake("where the logits are about 3,000")
+def lens(residuals_NTD, gain_D, unembedding_VD):
+    raised = np.exp(np.clip(layer_norm(residuals_NTD, gain_D) @ unembedding_VD.T, -500, 500))
+    return raised / raised.sum(axis=-1, keepdims=True)
 
 
 @also_right
-def answer_loss(logits_NTV, targets_NT, is_answer_NT):
-    rows, wanted = logits_NTV[is_answer_NT], targets_NT[is_answer_NT]
-    return (rows.logsumexp(dim=1) - rows[torch.arange(len(wanted)), wanted]).mean()
+def lens(residuals_NTD, gain_D, unembedding_VD):
+    import torch
+
+    return torch.softmax(torch.tensor(layer_norm(residuals_NTD, gain_D) @ unembedding_VD.T), dim=-1)
 
 
-# ---- new_adapter ----
+# ---- knocked_out_difference ----
 
 
-@mistake("step 0 is not the base")
-def new_adapter(n_outputs, n_inputs, rank, generator):
-    A_RI = torch.randn(rank, n_inputs, generator=generator, dtype=torch.float64) / n_inputs**0.5
-    return A_RI, torch.randn(n_outputs, rank, generator=generator, dtype=torch.float64) / n_inputs**0.5
+@mistake("says how much the fables differ from each other")
+def knocked_out_difference(intact_F, without_F):
+    rise_F = without_F - intact_F
+    return rise_F.mean(), 1.96 * rise_F.std(ddof=1)
 
 
-@mistake("This adapter will never learn")
-def new_adapter(n_outputs, n_inputs, rank, generator):
-    return torch.zeros(rank, n_inputs).double(), torch.zeros(n_outputs, rank).double()
+@mistake("so take the differences first")
+def knocked_out_difference(intact_F, without_F):
+    variance = intact_F.var(ddof=1) + without_F.var(ddof=1)
+    return without_F.mean() - intact_F.mean(), 1.96 * np.sqrt(variance / len(intact_F))
 
 
-@mistake("A comes first")
-def new_adapter(n_outputs, n_inputs, rank, generator):
-    A = torch.randn(n_outputs, rank, generator=generator, dtype=torch.float64) / n_inputs**0.5
-    return A, torch.zeros(rank, n_inputs, dtype=torch.float64)
+@mistake("your sign is turned")
+def knocked_out_difference(intact_F, without_F):
+    rise_F = intact_F - without_F
+    return rise_F.mean(), 1.96 * rise_F.std(ddof=1) / np.sqrt(len(rise_F))
 
 
-@mistake("divided by √I")
-def new_adapter(n_outputs, n_inputs, rank, generator):
-    A_RI = torch.randn(rank, n_inputs, generator=generator, dtype=torch.float64) / rank**0.5
-    return A_RI, torch.zeros(n_outputs, rank, dtype=torch.float64)
-
-
-@mistake("it does not come from the generator")
-def new_adapter(n_outputs, n_inputs, rank, generator):
-    torch.manual_seed(0)
-    return torch.randn(rank, n_inputs).double() / n_inputs**0.5, torch.zeros(n_outputs, rank).double()
-
-
-@mistake("draw them with `torch.randn`")
-def new_adapter(n_outputs, n_inputs, rank, generator):
-    A_RI = torch.rand(rank, n_inputs, generator=generator, dtype=torch.float64) - 0.5
-    return A_RI * (12 / n_inputs) ** 0.5, torch.zeros(n_outputs, rank).double()
-
-
-@mistake("it should be about 1/√I")
-def new_adapter(n_outputs, n_inputs, rank, generator):
-    A_RI = torch.randn(rank, n_inputs, generator=generator, dtype=torch.float64) / 20
-    return A_RI, torch.zeros(n_outputs, rank).double()
+@mistake("you divide by F")
+def knocked_out_difference(intact_F, without_F):
+    rise_F = without_F - intact_F
+    return rise_F.mean(), 1.96 * rise_F.std(ddof=1) / len(rise_F)
 
 
 @also_right
-def new_adapter(n_outputs, n_inputs, rank, generator):
-    A_RI = torch.empty(rank, n_inputs, dtype=torch.float64).normal_(0, n_inputs**-0.5, generator=generator)
-    return A_RI, A_RI.new_zeros(n_outputs, rank)
+def knocked_out_difference(intact_F, without_F):
+    rises = [b - a for a, b in zip(intact_F, without_F, strict=True)]
+    mean = sum(rises) / len(rises)
+    variance = sum((rise - mean) ** 2 for rise in rises) / (len(rises) - 1)
+    return [mean, 1.96 * (variance / len(rises)) ** 0.5]
 
 
-# ---- lora_forward ----
-
-
-@mistake("α/R is missing")
-def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
-    return x_NI @ (W_OI + B_OR @ A_RI).T
-
-
-@mistake("you multiply by α, not by α/R")
-def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
-    return x_NI @ (W_OI + alpha * B_OR @ A_RI).T
-
-
-@mistake("A and B are swapped")
-def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
-    return x_NI @ W_OI.T + alpha / len(A_RI) * (x_NI @ B_OR @ A_RI)
-
-
-@mistake("the base is missing")
-def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
-    return alpha / len(A_RI) * (x_NI @ A_RI.T @ B_OR.T)
+@mistake("a rise below zero, and you made it positive")
+def knocked_out_difference(intact_F, without_F):
+    rise_F = np.abs(without_F - intact_F)
+    return rise_F.mean(), 1.96 * rise_F.std(ddof=1) / np.sqrt(len(rise_F))
 
 
 @also_right
-def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
-    return torch.einsum("ni,oi->no", x_NI, W_OI + alpha / B_OR.shape[1] * torch.einsum("or,ri->oi", B_OR, A_RI))
+def knocked_out_difference(intact_F, without_F):
+    from scipy.stats import norm
 
-
-@mistake("no gradient reaches A and B")
-def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
-    with torch.no_grad():
-        return x_NI @ W_OI.T + alpha / len(A_RI) * (x_NI @ A_RI.T @ B_OR.T)
-
-
-@mistake("no gradient reaches A: it would never be trained")
-def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
-    return x_NI @ W_OI.T + alpha / len(A_RI) * (x_NI @ A_RI.detach().T @ B_OR.T)
-
-
-@mistake("the number of outputs; R is the rank")
-def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
-    return x_NI @ W_OI.T + alpha / min(B_OR.shape) * (x_NI @ A_RI.T @ B_OR.T)
-
-
-@mistake("you divide α by 3, whatever the rank is")
-def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
-    return x_NI @ W_OI.T + alpha / 3 * (x_NI @ A_RI.T @ B_OR.T)
+    rise_F = np.subtract(without_F, intact_F)
+    return rise_F.mean(), norm.ppf(0.975) * rise_F.std(ddof=1) / len(rise_F) ** 0.5
 
 
 @also_right
-def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
-    """One layer with more inputs."""
-    scale = alpha / A_RI.size(0)
-    return F.linear(torch.cat([x_NI, F.linear(x_NI, A_RI)], dim=1), torch.cat([W_OI, scale * B_OR], dim=1))
+def knocked_out_difference(intact_F, without_F):
+    """Student's t: more honest, if there are few."""
+    from scipy.stats import sem, t
+
+    rise_F = without_F - intact_F
+    return rise_F.mean(), t.ppf(0.975, len(rise_F) - 1) * sem(rise_F)
 
 
-# ---- reward_loss ----
+# ---- patched ----
 
 
-@mistake("your difference is reversed")
-def reward_loss(chosen_P, rejected_P):
-    return -F.logsigmoid(rejected_P - chosen_P).mean()
+@mistake("you put the other text's whole *stream* in its place")
+def patched(layers, x, other, place):
+    for layer in layers[: place + 1]:
+        x, other = x + layer(x), other + layer(other)
+    x = other
+    for layer in layers[place + 1 :]:
+        x = x + layer(x)
+    return x
 
 
-@mistake("you take the mean of the probabilities before the logarithm")
-def reward_loss(chosen_P, rejected_P):
-    return -torch.sigmoid(chosen_P - rejected_P).mean().log()
+@mistake("not what the layers before it have made of it")
+def patched(layers, x, other, place):
+    for i, layer in enumerate(layers):
+        x = x + layer(other if i == place else x)
+    return x
 
 
-@mistake("not the surprise")
-def reward_loss(chosen_P, rejected_P):
-    return 1 - torch.sigmoid(chosen_P - rejected_P).mean()
+@mistake("compute them again")
+def patched(layers, x, other, place):
+    total, start = x, x
+    for i, layer in enumerate(layers):
+        total = total + layer(other if i == place else start)
+        start, other = start + layer(start), other + layer(other)
+    return total
 
 
-@mistake("σ is rounded to 0")
-def reward_loss(chosen_P, rejected_P):
-    return -torch.log(torch.sigmoid(chosen_P - rejected_P)).mean()
-
-
-@also_right
-def reward_loss(chosen_P, rejected_P):
-    return F.softplus(rejected_P - chosen_P).mean()
-
-
-@mistake("its gradient is NaN")
-def reward_loss(chosen_P, rejected_P):
-    margin_P = chosen_P - rejected_P
-    return torch.where(margin_P < -30, -margin_P, torch.log1p(torch.exp(-margin_P))).mean()
-
-
-@mistake("with rewards 0 and 900")
-def reward_loss(chosen_P, rejected_P):
-    return -F.logsigmoid((chosen_P - rejected_P).clamp(-50, 50)).mean()
-
-
-@mistake("no gradient reaches the rewards of the losers")
-def reward_loss(chosen_P, rejected_P):
-    return -F.logsigmoid(chosen_P - rejected_P.detach()).mean()
+@mistake("it must be *added* to it")
+def patched(layers, x, other, place):
+    for layer in layers[:place]:
+        other = other + layer(other)
+    x = layers[place](other)
+    for layer in layers[place + 1 :]:
+        x = x + layer(x)
+    return x
 
 
 @also_right
-def reward_loss(chosen_P, rejected_P):
-    """A choice between two classes."""
-    rewards_P2 = torch.stack([chosen_P, rejected_P], dim=1)
-    return F.cross_entropy(rewards_P2, torch.zeros(len(rewards_P2), dtype=torch.long))
+def patched(layers, x, other, place):
+    for i, layer in enumerate(layers):
+        of_other = layer(other)
+        x = x + (of_other if i == place else layer(x))
+        other = other + of_other
+    return x
 
 
-# ---- optimal_policy ----
+@mistake("you changed the list of layers")
+def patched(layers, x, other, place):
+    for layer in layers[:place]:
+        other = other + layer(other)
+    patch = layers[place](other)
+    layers[place] = lambda _: patch
+    for layer in layers:
+        x = x + layer(x)
+    return x
 
 
-@mistake("your factor is e^{βr}")
-def optimal_policy(reference_QX, rewards_QX, beta):
-    return torch.softmax(reference_QX.log() + beta * rewards_QX, dim=-1)
+@mistake("the net has the same layer at two places")
+def patched(layers, x, other, place):
+    for layer in layers:
+        of_other = layer(other)
+        x = x + (of_other if layer is layers[place] else layer(x))
+        other = other + of_other
+    return x
 
 
-@mistake("the reference is missing")
-def optimal_policy(reference_QX, rewards_QX, beta):
-    return torch.softmax(rewards_QX / beta, dim=-1)
-
-
-@mistake("divide by Z")
-def optimal_policy(reference_QX, rewards_QX, beta):
-    return reference_QX * torch.exp(rewards_QX / beta)
-
-
-@mistake("each question has a Z of its own")
-def optimal_policy(reference_QX, rewards_QX, beta):
-    raised_QX = reference_QX * torch.exp(rewards_QX / beta)
-    return raised_QX / raised_QX.sum()
+@mistake("and 3 positions")
+def patched(layers, x, other, place):
+    for i in range(4):
+        of_other = layers[i](other)
+        x = x + (of_other if i == place else layers[i](x))
+        other = other + of_other
+    return x
 
 
 @also_right
-def optimal_policy(reference_QX, rewards_QX, beta):
-    return torch.softmax(reference_QX.log() + rewards_QX / beta, dim=-1)
+def patched(layers, x, other, place):
+    """Layer by layer, from the first to the rest."""
+    if not layers:
+        return x
+    first, *rest = layers
+    of_other = first(other)
+    return patched(rest, x + (of_other if place == 0 else first(x)), other + of_other, place - 1)
 
 
-@mistake("at a price of 0.001: there is a NaN")
-def optimal_policy(reference_QX, rewards_QX, beta):
-    raised_QX = reference_QX * torch.exp(rewards_QX / beta)
-    return raised_QX / raised_QX.sum(dim=-1, keepdim=True)
+# ---- head_with_a_sink ----
+
+
+@mistake("its score is ln(kα)")
+def head_with_a_sink(states, k, alpha):
+    led_to = [after for before, after in pairwise(states) if before == states[-1]]
+    raised = np.exp(np.array([k * alpha] + [0.0] * len(led_to)))
+    weights = raised / raised.sum()
+    return weights @ np.array([np.full(k, 1 / k)] + [np.eye(k)[after] for after in led_to]), weights[0]
+
+
+@mistake("it votes for all k, so it has kα")
+def head_with_a_sink(states, k, alpha):
+    led_to = [after for before, after in pairwise(states) if before == states[-1]]
+    counts = np.bincount(np.array(led_to, dtype=int), minlength=k)
+    return (counts + alpha / k) / (len(led_to) + alpha), alpha / (len(led_to) + alpha)
+
+
+@mistake("the value of the first token is missing")
+def head_with_a_sink(states, k, alpha):
+    led_to = [after for before, after in pairwise(states) if before == states[-1]]
+    counts = np.bincount(np.array(led_to, dtype=int), minlength=k)
+    return counts / (len(led_to) + k * alpha), k * alpha / (len(led_to) + k * alpha)
+
+
+@mistake("your steps vote for the state that they came from")
+def head_with_a_sink(states, k, alpha):
+    came_from = [before for before, _ in pairwise(states) if before == states[-1]]
+    counts = np.bincount(np.array(came_from, dtype=int), minlength=k)
+    return (counts + alpha) / (len(came_from) + k * alpha), k * alpha / (len(came_from) + k * alpha)
+
+
+@mistake("you count the places where the state is")
+def head_with_a_sink(states, k, alpha):
+    n = states.count(states[-1])
+    counts = np.array([sum(pair == (states[-1], j) for pair in pairwise(states)) for j in range(k)])
+    return (counts + alpha) / (n + k * alpha), k * alpha / (n + k * alpha)
+
+
+@mistake("each state gets 1/k of it")
+def head_with_a_sink(states, k, alpha):
+    led_to = [after for before, after in pairwise(states) if before == states[-1]]
+    weights = np.array([k * alpha] + [1.0] * len(led_to))
+    weights /= weights.sum()
+    return weights @ np.array([np.ones(k)] + [np.eye(k)[after] for after in led_to]), weights[0]
 
 
 @mistake("there is a NaN")
-def optimal_policy(reference_QX, rewards_QX, beta):
-    raised_QX = reference_QX * torch.exp((rewards_QX - rewards_QX.max()) / beta)  # the largest of all questions
-    return raised_QX / raised_QX.sum(dim=-1, keepdim=True)
-
-
-@mistake("an answer that the reference never gives becomes")
-def optimal_policy(reference_QX, rewards_QX, beta):
-    return torch.softmax((reference_QX + 1e-12).log() + rewards_QX / beta, dim=-1)
+def head_with_a_sink(states, k, alpha):
+    led_to = [after for before, after in pairwise(states) if before == states[-1]]
+    counts = np.bincount(np.array(led_to, dtype=int), minlength=k)
+    sink = k * alpha / (len(led_to) + k * alpha)
+    return (1 - sink) * (counts / np.float64(len(led_to))) + sink / k, sink
 
 
 @also_right
-def optimal_policy(reference_QX, rewards_QX, beta):
-    scores_QX = torch.log(reference_QX) + rewards_QX / beta
-    return torch.exp(scores_QX - torch.logsumexp(scores_QX, dim=1)[:, None])
+def head_with_a_sink(states, k, alpha):
+    """Bayes' rule, without a head."""
+    counts = [alpha] * k
+    for place in range(1, len(states)):
+        if states[place - 1] == states[-1]:
+            counts[states[place]] += 1
+    return [count / sum(counts) for count in counts], k * alpha / sum(counts)
 
 
 @also_right
-def optimal_policy(reference_QX, rewards_QX, beta):
-    """Each row less its largest reward, of those that can be had."""
-    possible_QX = torch.where(reference_QX > 0, rewards_QX, float("-inf"))
-    raised_QX = reference_QX * torch.exp((possible_QX - possible_QX.amax(dim=1, keepdim=True)) / beta)
-    return raised_QX / raised_QX.sum(dim=1, keepdim=True)
+def head_with_a_sink(states, k, alpha):
+    """With all places, and a mask."""
+    x = np.array(states)
+    scores = np.append(np.log(k * alpha), np.where(x[:-1] == x[-1], 0.0, -np.inf))
+    shares = np.exp(scores - np.logaddexp.reduce(scores))
+    return shares @ np.vstack([np.ones(k) / k, np.identity(k)[x[1:]]]), float(shares[0])
 
 
-# ---- dpo_loss ----
+# ---- euler ----
 
 
-@mistake("the reference is forgotten")
-def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
-    return -F.logsigmoid(beta * (chosen_PT.sum(dim=1) - rejected_PT.sum(dim=1)))
+@mistake("each layer takes a step of 1")
+def euler(f, x, n_layers):
+    for layer in range(n_layers):
+        x = x + f(x, layer / n_layers)
+    return x
 
 
-@mistake("their gradient passes through the reference")
-def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
-    margin_P = (chosen_PT - reference_chosen_PT - rejected_PT + reference_rejected_PT).sum(dim=1)
-    return -F.logsigmoid(beta * margin_P)
+@mistake("the array that you got has changed")
+def euler(f, x, n_layers):
+    for layer in range(n_layers):
+        x += f(x, layer / n_layers) / n_layers
+    return x
 
 
-@mistake("β is outside of the logarithm")
-def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
-    margin_P = (chosen_PT - rejected_PT).sum(dim=1) - (reference_chosen_PT - reference_rejected_PT).detach().sum(dim=1)
-    return -beta * F.logsigmoid(margin_P)
+@mistake("your first layer stands at time 1/4")
+def euler(f, x, n_layers):
+    for layer in range(1, n_layers + 1):
+        x = x + f(x, layer / n_layers) / n_layers
+    return x
 
 
-@mistake("ln p of an answer is the *sum* over its tokens. With means")
-def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
-    n_chosen_P, n_rejected_P = (chosen_PT != 0).sum(dim=1), (rejected_PT != 0).sum(dim=1)
-    chosen_P = (chosen_PT - reference_chosen_PT.detach()).sum(dim=1) / n_chosen_P
-    rejected_P = (rejected_PT - reference_rejected_PT.detach()).sum(dim=1) / n_rejected_P
-    return -F.logsigmoid(beta * (chosen_P - rejected_P))
-
-
-@also_right
-def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
-    """A choice between two, as the softmax of their implicit rewards."""
-    with torch.no_grad():
-        reference_P2 = torch.stack([reference_chosen_PT.sum(1), reference_rejected_PT.sum(1)], dim=1)
-    rewards_P2 = beta * (torch.stack([chosen_PT.sum(1), rejected_PT.sum(1)], dim=1) - reference_P2)
-    return F.cross_entropy(rewards_P2, torch.zeros(len(rewards_P2), dtype=torch.long), reduction="none")
-
-
-@mistake("σ is rounded to 0 there")
-def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
-    chosen_P = (chosen_PT - reference_chosen_PT.detach()).sum(dim=1)
-    rejected_P = (rejected_PT - reference_rejected_PT.detach()).sum(dim=1)
-    return -torch.log(torch.sigmoid(beta * (chosen_P - rejected_P)))
-
-
-@mistake("stay with logarithms")
-def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
-    chosen_P = chosen_PT.sum(dim=1).exp() / reference_chosen_PT.detach().sum(dim=1).exp()
-    rejected_P = rejected_PT.sum(dim=1).exp() / reference_rejected_PT.detach().sum(dim=1).exp()
-    return torch.log(1 + (rejected_P / chosen_P) ** beta)
-
-
-@mistake("of a single pair you return a number")
-def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
-    chosen_P = (chosen_PT - reference_chosen_PT.detach()).sum(dim=1)
-    rejected_P = (rejected_PT - reference_rejected_PT.detach()).sum(dim=1)
-    return -F.logsigmoid(beta * (chosen_P - rejected_P)).squeeze()
+@mistake("every layer looks at the x from the beginning")
+def euler(f, x, n_layers):
+    return x + sum(f(x, layer / n_layers) / n_layers for layer in range(n_layers))
 
 
 @also_right
-def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
-    reference_PT = (reference_chosen_PT - reference_rejected_PT).detach()
-    return F.softplus(-beta * (chosen_PT - rejected_PT - reference_PT).sum(dim=-1))
+def euler(f, x, n_layers):
+    x, step, time = x.copy(), 1 / n_layers, 0.0
+    for _ in range(n_layers):
+        x += step * f(x, time)
+        time += step
+    return x
 
 
-# ---- group_advantages ----
+@mistake("with 49 layers you take 50 steps")
+def euler(f, x, n_layers):
+    for time in np.arange(0, 1, 1 / n_layers):
+        x = x + f(x, time) / n_layers
+    return x
 
 
-@mistake("you compare with the mean over all questions")
-def group_advantages(rewards_QG):
-    return (rewards_QG - rewards_QG.mean()) / (rewards_QG.std() + 1e-4)
-
-
-@mistake("three equal rewards give NaN")
-def group_advantages(rewards_QG):
-    return (rewards_QG - rewards_QG.mean(dim=1, keepdim=True)) / rewards_QG.std(dim=1, keepdim=True)
-
-
-@mistake("your s divides by G; here it divides by G - 1")
-def group_advantages(rewards_QG):
-    s = rewards_QG.std(dim=1, keepdim=True, correction=0)
-    return (rewards_QG - rewards_QG.mean(dim=1, keepdim=True)) / (s + 1e-4)
-
-
-@mistake("you compare with the answers to the other questions")
-def group_advantages(rewards_QG):
-    return (rewards_QG - rewards_QG.mean(dim=0)) / (rewards_QG.std(dim=0) + 1e-4)
+@mistake("layers you take")
+def euler(f, x, n_layers):
+    time = 0.0
+    while time < 1:
+        x = x + f(x, time) / n_layers
+        time += 1 / n_layers
+    return x
 
 
 @also_right
-def group_advantages(rewards_QG):
-    return torch.stack([(row - row.mean()) / (row.var().sqrt() + 1e-4) for row in rewards_QG])
+def euler(f, x, n_layers):
+    for time in np.linspace(0, 1, n_layers, endpoint=False):
+        x = np.add(x, np.divide(f(x, time), n_layers))
+    return x
 
 
-@mistake("a single question is a row, too")
-def group_advantages(rewards_QG):
-    centered_QG = rewards_QG - rewards_QG.mean(dim=1, keepdim=True)
-    return (centered_QG / (rewards_QG.std(dim=1, keepdim=True) + 1e-4)).squeeze()
+# ---- order_of_error ----
 
 
-@mistake("one of which is right")
-def group_advantages(rewards_QG):
-    centered_QG = rewards_QG - rewards_QG.mean(dim=1, keepdim=True)
-    return (centered_QG / (rewards_QG.std(dim=1, keepdim=True) + 1e-4)).clamp(-2, 2)
+@mistake("this is the slope of the values")
+def order_of_error(depths, errors):
+    return np.polyfit(depths, errors, 1)[0]
 
 
-@mistake("a little above a million")
-def group_advantages(rewards_QG):
-    G, mean_Q1 = rewards_QG.shape[1], rewards_QG.mean(dim=1, keepdim=True)
-    variance_Q1 = ((rewards_QG**2).mean(dim=1, keepdim=True) - mean_Q1**2) * G / (G - 1)
-    return (rewards_QG - mean_Q1) / (variance_Q1.clamp(min=0).sqrt() + 1e-4)
+@mistake("you took the logarithm of the errors alone")
+def order_of_error(depths, errors):
+    return np.polyfit(depths, np.log(errors), 1)[0]
 
 
-@mistake("in which one has 0.501")
-def group_advantages(rewards_QG):
-    centered_QG, s_Q1 = rewards_QG - rewards_QG.mean(dim=1, keepdim=True), rewards_QG.std(dim=1, keepdim=True)
-    return torch.where(s_Q1 < 0.01, 0.0, centered_QG / (s_Q1 + 1e-4))  # they hardly differ
+@mistake("you took the logarithm of the depths alone")
+def order_of_error(depths, errors):
+    return np.polyfit(np.log(depths), errors, 1)[0]
 
 
-@also_right
-def group_advantages(rewards_QG):
-    variance_Q1, mean_Q1 = torch.var_mean(rewards_QG, dim=-1, keepdim=True)
-    return (rewards_QG - mean_Q1).div(variance_Q1.sqrt().add(1e-4))
-
-
-# ---- grpo_objective ----
-
-
-@mistake("you clip the product of ratio and advantage")
-def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
-    return (torch.exp(log_p_N - old_log_p_N) * advantages_N).clamp(1 - clip, 1 + clip)
-
-
-@mistake("there is no minimum")
-def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
-    return torch.exp(log_p_N - old_log_p_N).clamp(1 - clip, 1 + clip) * advantages_N
-
-
-@mistake("for negative advantages you take the smaller *ratio*")
-def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
-    ratio_N = torch.exp(log_p_N - old_log_p_N)
-    return torch.minimum(ratio_N, ratio_N.clamp(1 - clip, 1 + clip)) * advantages_N
-
-
-@mistake("you take the larger product")
-def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
-    ratio_N = torch.exp(log_p_N - old_log_p_N)
-    return torch.maximum(ratio_N * advantages_N, ratio_N.clamp(1 - clip, 1 + clip) * advantages_N)
+@mistake("the axes are the wrong way round")
+def order_of_error(depths, errors):
+    return np.polyfit(np.log(errors), np.log(depths), 1)[0]
 
 
 @also_right
-def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
-    ratio_N = torch.exp(log_p_N - old_log_p_N)
-    limited_N = torch.where(advantages_N > 0, ratio_N.clamp(max=1 + clip), ratio_N.clamp(min=1 - clip))
-    return limited_N * advantages_N
+def order_of_error(depths, errors):
+    x, y = np.log2(depths), np.log2(errors)
+    return np.cov(x, y)[0, 1] / np.var(x, ddof=1)
 
 
-@mistake("how far it has to come back has no limit")
-def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
-    ratio_N = torch.exp(log_p_N - old_log_p_N)
-    smaller_N = torch.minimum(ratio_N * advantages_N, ratio_N.clamp(1 - clip, 1 + clip) * advantages_N)
-    return torch.where(advantages_N < 0, torch.maximum(smaller_N, 3 * advantages_N), smaller_N)
+@mistake("these errors grow with the depth")
+def order_of_error(depths, errors):
+    return -abs(np.polyfit(np.log(depths), np.log(errors), 1)[0])
 
 
-@mistake("how far it has to come back has no limit")
-def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
-    ratio_N = torch.exp(log_p_N - old_log_p_N).clamp(max=2)
-    return torch.minimum(ratio_N * advantages_N, ratio_N.clamp(1 - clip, 1 + clip) * advantages_N)
-
-
-@mistake("subtract the logarithms before")
-def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
-    ratio_N = torch.exp(log_p_N) / torch.exp(old_log_p_N)
-    return torch.minimum(ratio_N * advantages_N, ratio_N.clamp(1 - clip, 1 + clip) * advantages_N)
+@mistake("you sorted depths and errors, each by itself")
+def order_of_error(depths, errors):
+    return np.polyfit(np.log(np.sort(depths)), np.log(np.sort(errors)[::-1]), 1)[0]
 
 
 @also_right
-def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
-    """The ratio less what is too much of it, or plus what is too little."""
-    ratio_N = torch.exp(log_p_N - old_log_p_N)
-    good_N, bad_N = ratio_N - F.relu(ratio_N - (1 + clip)), ratio_N + F.relu(1 - clip - ratio_N)
-    return torch.where(advantages_N >= 0, good_N, bad_N) * advantages_N
+def order_of_error(depths, errors):
+    """Least squares by hand: log10 has the same slope."""
+    columns = np.stack([np.log10(depths), np.ones(len(depths))], axis=1)
+    return np.linalg.lstsq(columns, np.log10(errors), rcond=None)[0][0]
+
+
+# ---- attention_flow_step ----
+
+
+@mistake("your tokens have left the sphere")
+def attention_flow_step(x_TD, beta, step, is_causal):
+    scores = beta * x_TD @ x_TD.T
+    if is_causal:
+        scores = np.where(np.tri(len(x_TD)) > 0, scores, -np.inf)
+    raised = np.exp(scores)
+    return x_TD + step * (raised / raised.sum(axis=1, keepdims=True)) @ x_TD
+
+
+@mistake("your mask hides the past")
+def attention_flow_step(x_TD, beta, step, is_causal):
+    raised = np.exp(beta * x_TD @ x_TD.T)
+    if is_causal:
+        raised = np.triu(raised)
+    moved = x_TD + step * (raised / raised.sum(axis=1, keepdims=True)) @ x_TD
+    return moved / np.linalg.norm(moved, axis=1, keepdims=True)
+
+
+@mistake("your softmax runs over the queries")
+def attention_flow_step(x_TD, beta, step, is_causal):
+    raised = np.exp(beta * x_TD @ x_TD.T)
+    if is_causal:
+        raised = np.tril(raised)
+    moved = x_TD + step * (raised / raised.sum(axis=0)) @ x_TD
+    return moved / np.linalg.norm(moved, axis=1, keepdims=True)
+
+
+@mistake("token 1 already saw the moved token 0")
+def attention_flow_step(x_TD, beta, step, is_causal):
+    x_TD = x_TD.copy()
+    for t in range(len(x_TD)):
+        seen = x_TD[: t + 1] if is_causal else x_TD
+        raised = np.exp(beta * seen @ x_TD[t])
+        x_TD[t] = x_TD[t] + step * raised @ seen / raised.sum()
+        x_TD[t] /= np.linalg.norm(x_TD[t])
+    return x_TD
+
+
+@mistake("right for a small β")
+def attention_flow_step(x_TD, beta, step, is_causal):
+    raised = np.exp(beta * x_TD @ x_TD.T)
+    if is_causal:
+        raised = np.tril(raised)
+    moved = x_TD + step * (raised @ x_TD) / raised.sum(axis=1, keepdims=True)
+    return moved / np.linalg.norm(moved, axis=1, keepdims=True)
+
+
+@mistake("β = 800: at")
+def attention_flow_step(x_TD, beta, step, is_causal):
+    if beta > 100:
+        return x_TD  # each looks at itself alone
+    scores = beta * x_TD @ x_TD.T
+    if is_causal:
+        scores = np.where(np.tri(len(x_TD)) > 0, scores, -np.inf)
+    raised = np.exp(scores - scores.max(axis=1, keepdims=True))
+    moved = x_TD + step * (raised @ x_TD) / raised.sum(axis=1, keepdims=True)
+    return moved / np.linalg.norm(moved, axis=1, keepdims=True)
+
+
+@mistake("tokens in")
+def attention_flow_step(x_TD, beta, step, is_causal):
+    scores = beta * x_TD @ x_TD.T
+    for t in range(min(len(x_TD), 5) if is_causal else 0):
+        scores[t, t + 1 :] = -np.inf
+    raised = np.exp(scores - scores.max(axis=1, keepdims=True))
+    moved = x_TD + step * (raised @ x_TD) / raised.sum(axis=1, keepdims=True)
+    return moved / np.linalg.norm(moved, axis=1, keepdims=True)
+
+
+@also_right
+def attention_flow_step(x_TD, beta, step, is_causal):
+    """A token's score with itself is β, and none is larger."""
+    raised = np.exp(beta * (x_TD @ x_TD.T - 1)) * (np.tri(len(x_TD)) if is_causal else 1)
+    moved = x_TD + step * (raised @ x_TD) / raised.sum(axis=1)[:, None]
+    return (moved.T / np.sqrt((moved * moved).sum(axis=1))).T
+
+
+@also_right
+def attention_flow_step(x_TD, beta, step, is_causal):
+    """Token by token. Where a token is going has the same direction whatever its shares are divided by."""
+    moved = []
+    for t, x in enumerate(x_TD):
+        raised = [np.exp(beta * (sum(x * other) - 1)) for other in (x_TD[: t + 1] if is_causal else x_TD)]
+        pull = [share * other for share, other in zip(raised, x_TD, strict=False)]
+        towards = sum(raised) * x + step * sum(pull)
+        moved.append(towards / np.linalg.norm(towards))
+    return moved

@@ -1,430 +1,502 @@
-"""Mistakes in lesson 13, with the sentence meant for each; and second solutions."""
-
-import numpy as np
+"""What students write in lesson 13, and the words that should meet it."""
 
 from trying import also_right, mistake
 
-
-@mistake("this is the mean of the means")
-def average_gradient(gradients, counts):
-    return sum(gradients) / len(gradients)
+# ---- at_temperature ----
 
 
-@mistake("the step is about n times too long")
-def average_gradient(gradients, counts):
-    return sum(gradients)
+@mistake("nothing has changed")
+def at_temperature(logits, temperature):
+    if temperature == 0:
+        return np.where(np.arange(len(logits)) == logits.argmax(), 1.0, 0.0)
+    shares = softmax(logits) / temperature
+    return shares / shares.sum()
 
 
-@mistake("this is the gradient of the *sum* of all losses")
-def average_gradient(gradients, counts):
-    return sum(count * gradient for count, gradient in zip(counts, gradients, strict=True))
+@mistake("your temperature 0.5 does what 2 should")
+def at_temperature(logits, temperature):
+    return softmax(logits * temperature)
 
 
-@mistake("but then divided by the number of devices")
-def average_gradient(gradients, counts):
-    return sum(count * gradient for count, gradient in zip(counts, gradients, strict=True)) / len(counts)
+@mistake("you divided by 0")
+def at_temperature(logits, temperature):
+    return softmax(logits / temperature)
 
 
-@also_right
-def average_gradient(gradients, counts):
-    return np.average(gradients, axis=0, weights=counts)
-
-
-@mistake("if all devices send the same chunk in a round")
-def ring_all_reduce(chunks, pass_right):
-    n = len(chunks)
-    held = [np.array(each) for each in chunks]
-    for step in range(n - 1):
-        received = pass_right([held[i][step] for i in range(n)])
-        for i in range(n):
-            held[i][step] += received[i]
-    for step in range(n - 1):
-        received = pass_right([held[i][step] for i in range(n)])
-        for i in range(n):
-            held[i][step] = received[i]
-    return held
-
-
-@mistake("each chunk is complete on one device only")
-def ring_all_reduce(chunks, pass_right):
-    n = len(chunks)
-    held = [np.array(each) for each in chunks]
-    for step in range(n - 1):
-        received = pass_right([held[i][(i - step) % n] for i in range(n)])
-        for i in range(n):
-            held[i][(i - 1 - step) % n] += received[i]
-    return held
-
-
-@mistake("in the second half you still add what arrives")
-def ring_all_reduce(chunks, pass_right):
-    n = len(chunks)
-    held = [np.array(each) for each in chunks]
-    for step in range(2 * (n - 1)):
-        received = pass_right([held[i][(i - step) % n] for i in range(n)])
-        for i in range(n):
-            held[i][(i - 1 - step) % n] += received[i]
-    return held
-
-
-@mistake("whole arrays go round where one chunk is enough")
-def ring_all_reduce(chunks, pass_right):
-    n = len(chunks)
-    held = [np.array(each) for each in chunks]
-    travelling = held
-    for _ in range(n - 1):
-        travelling = pass_right(travelling)
-        held = [own + other for own, other in zip(held, travelling, strict=True)]
-    return held
+@mistake("you took a softmax of probabilities")
+def at_temperature(logits, temperature):
+    return softmax(softmax(logits) / temperature)
 
 
 @also_right
-def ring_all_reduce(chunks, pass_right):
-    """What travels is a partial sum: nothing is changed in place, and the chunks start one place further."""
-    n = len(chunks)
-    sums = np.zeros((n, *np.shape(chunks[0])))
-    travelling = [chunks[i][(i + 1) % n] for i in range(n)]
-    for step in range(n - 1):
-        arrived = pass_right(travelling)
-        travelling = [arrived[i] + chunks[i][(i - step) % n] for i in range(n)]
-    for step in range(n):
-        for i in range(n):
-            sums[i][(i + 2 - step) % n] = travelling[i]
-        if step < n - 1:
-            travelling = pass_right(travelling)
-    return sums
+def at_temperature(logits, temperature):
+    if temperature == 0:
+        return np.eye(len(logits))[np.argmax(logits)]
+    raised = softmax(logits) ** (1 / temperature)  # the model's probabilities to a power
+    return list(raised / sum(raised))
 
 
-@mistake("you take the gradient at the newest parameters")
-def stale_step(history, gradient, rate, delay):
-    return history[-1] - rate * gradient(history[-1])
+@mistake("that is the limit for 0, and 0.05 is not 0")
+def at_temperature(logits, temperature):
+    return np.eye(len(logits))[np.argmax(logits)] if temperature < 0.1 else softmax(logits / temperature)
 
 
-@mistake("you go back to the old parameters and step from there")
-def stale_step(history, gradient, rate, delay):
-    seen = history[max(len(history) - 1 - delay, 0)]
-    return seen - rate * gradient(seen)
+@mistake("temperature 0 with logits of -7")
+def at_temperature(logits, temperature):
+    return softmax(logits / max(temperature, 1e-3))
 
 
-@mistake("you mix the gradients of all steps since then")
-def stale_step(history, gradient, rate, delay):
-    late = history[max(len(history) - 1 - delay, 0) :]
-    return history[-1] - rate * sum(gradient(each) for each in late) / len(late)
-
-
-@mistake("you take no step")
-def stale_step(history, gradient, rate, delay):
-    if len(history) <= delay:
-        return history[-1]
-    return history[-1] - rate * gradient(history[-1 - delay])
-
-
-@mistake("max(0, a) + max(0, b) is not max(0, a + b)")
-def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
-    parts = []
-    for own in np.split(np.arange(x.shape[1]), n_devices):
-        parts.append(np.maximum(0, x[:, own] @ W_1[:, own].T + b_1 / n_devices))
-    return all_reduce(parts) @ W_2.T + b_2
-
-
-@mistake("each of the 3 devices adds b_2")
-def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
-    parts = []
-    for own in np.split(np.arange(len(W_1)), n_devices):
-        hidden = np.maximum(0, x @ W_1[own].T + b_1[own])
-        parts.append(hidden @ W_2[:, own].T + b_2)
-    return all_reduce(parts)
-
-
-@mistake("but there were 2 sums")
-def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
-    inputs = np.split(np.arange(x.shape[1]), n_devices)
-    hidden = np.maximum(0, all_reduce([x[:, own] @ W_1[:, own].T for own in inputs]) + b_1)
-    cut = np.split(np.arange(len(W_1)), n_devices)
-    return all_reduce([hidden[:, own] @ W_2[:, own].T for own in cut]) + b_2
-
-
-@mistake("but nothing was summed")
-def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
-    cut = np.split(np.arange(len(W_1)), n_devices)
-    hidden = np.concatenate([np.maximum(0, x @ W_1[own].T + b_1[own]) for own in cut], axis=1)
-    return hidden @ W_2.T + b_2
-
-
-@mistake("there is no loss yet to start from")
-def pipeline_schedule(n_stages, n_micro):
-    stage, micro = np.indices((n_stages, n_micro))
-    return stage + micro, n_micro + (n_stages - 1 - stage) + micro - 1
-
-
-@mistake("backward passes run from the last stage to the first")
-def pipeline_schedule(n_stages, n_micro):
-    stage, micro = np.indices((n_stages, n_micro))
-    return stage + micro, (n_micro + n_stages - 1) + stage + micro
-
-
-@mistake("hands it on only after slot")
-def pipeline_schedule(n_stages, n_micro):
-    _, micro = np.indices((n_stages, n_micro))
-    return micro, 2 * n_micro - 1 - micro
-
-
-@mistake("can begin with the next at once")
-def pipeline_schedule(n_stages, n_micro):
-    stage, micro = np.indices((n_stages, n_micro))
-    start = 2 * n_stages * micro
-    return start + stage, start + 2 * n_stages - 1 - stage
+@mistake("you take the logit that is furthest from 0")
+def at_temperature(logits, temperature):
+    if temperature == 0:
+        return np.eye(len(logits))[np.argmax(np.abs(logits))]
+    return softmax(logits / temperature)
 
 
 @also_right
-def pipeline_schedule(n_stages, n_micro):
-    """1F1B is as short."""
-    return one_forward_one_backward(n_stages, n_micro)
+def at_temperature(logits, temperature):
+    if not temperature:
+        return (logits == np.max(logits)).astype(float)
+    z = logits / temperature
+    return np.exp(z - np.logaddexp.reduce(z))
 
 
-@mistake("their *share* is of both together")
-def bubble_share(n_stages, n_micro):
-    return (n_stages - 1) / n_micro
+# ---- draw ----
 
 
-@mistake("this is the waiting when a single batch goes through")
-def bubble_share(n_stages, n_micro):
-    return (n_stages - 1) / n_stages
+@mistake("you hit token 0, which has probability 0")
+def draw(probabilities, uniform):
+    return int(np.searchsorted(np.cumsum(probabilities), uniform))  # the first end at or beyond the number
 
 
-@mistake("the share of slots in which a stage works")
-def bubble_share(n_stages, n_micro):
-    return n_micro / (n_micro + n_stages - 1)
+@mistake("that is a place in the sorted list")
+def draw(probabilities, uniform):
+    ends = np.cumsum(np.sort(probabilities)[::-1])
+    return int(np.sum(ends <= uniform))
 
 
-@mistake("the waiting of both halves, but the slots of one")
-def bubble_share(n_stages, n_micro):
-    return 2 * (n_stages - 1) / (n_micro + n_stages - 1)
+@mistake("the last piece that ends before the number")
+def draw(probabilities, uniform):
+    return int(np.sum(np.cumsum(probabilities) <= uniform)) - 1
 
 
-@also_right
-def bubble_share(n_stages, n_micro):
-    n_slots = n_stages * (np.max(pipeline_schedule(n_stages, n_micro)) + 1)
-    return 1 - 2 * n_stages * n_micro / n_slots
-
-
-@mistake("you divide everything by 8")
-def bytes_per_device(n_parameters, n_devices, stage):
-    return 16 * n_parameters / (n_devices if stage else 1)
-
-
-@mistake("you count three numbers for each parameter")
-def bytes_per_device(n_parameters, n_devices, stage):
-    return sum(4 * n_parameters / (n_devices if i < stage else 1) for i in range(3))
-
-
-@mistake("stage 2 includes stage 1")
-def bytes_per_device(n_parameters, n_devices, stage):
-    cut = {1: [1], 2: [2], 3: [1, 2, 3]}.get(stage, [])
-    return sum(4 * n_parameters * n / (n_devices if i in cut else 1) for i, n in ((1, 2), (2, 1), (3, 1)))
-
-
-@mistake("the first to be sharded are the moments")
-def bytes_per_device(n_parameters, n_devices, stage):
-    numbers = [1, 1, 2]
-    return sum(4 * n_parameters * n / (n_devices if i < stage else 1) for i, n in enumerate(numbers))
-
-
-# ---- Found later: wrong answers that were once accepted, and unusual right ones ----
-
-
-@mistake("and a weight of shape")
-def average_gradient(gradients, counts):
-    counts = np.maximum(counts, 1)  # so that nothing is divided by 0
-    return np.tensordot(counts, np.stack(gradients), axes=1) / counts.sum()
-
-
-@mistake("the shape is")
-def average_gradient(gradients, counts):
-    counts = np.array(counts)[:, None, None]
-    return (counts * np.array(gradients)).sum(axis=0) / counts.sum()
+@mistake("you take the likeliest token")
+def draw(probabilities, uniform):
+    return int(np.argmax(probabilities))
 
 
 @also_right
-def average_gradient(gradients, counts):
-    return np.tensordot(np.array(counts) / sum(counts), np.stack(gradients), axes=1)
+def draw(probabilities, uniform):
+    left = uniform
+    for token, p in enumerate(probabilities):
+        if left < p:
+            return token
+        left -= p
+    return len(probabilities) - 1
 
 
-@mistake("the memory of another machine it cannot see")
-def ring_all_reduce(chunks, pass_right):
-    """Sends, but does not listen: in the first half it reads what its neighbour holds."""
-    n = len(chunks)
-    held = [np.array(each) for each in chunks]
-    for step in range(n - 1):
-        pass_right([held[i][(i - step) % n] for i in range(n)])
-        read = [held[i - 1][(i - 1 - step) % n].copy() for i in range(n)]
-        for i in range(n):
-            held[i][(i - 1 - step) % n] += read[i]
-    for step in range(n - 1):
-        received = pass_right([held[i][(i + 1 - step) % n] for i in range(n)])
-        for i in range(n):
-            held[i][(i - step) % n] = received[i]
-    return held
+@mistake("you return 10, but")
+def draw(probabilities, uniform):
+    return int(np.searchsorted(np.cumsum(probabilities), uniform, side="right"))
 
 
-@mistake("without the wire")
-def ring_all_reduce(chunks, pass_right):
-    """In the second half it reads what its neighbour holds."""
-    n = len(chunks)
-    held = [np.array(each) for each in chunks]
-    for step in range(n - 1):
-        received = pass_right([held[i][(i - step) % n] for i in range(n)])
-        for i in range(n):
-            held[i][(i - 1 - step) % n] += received[i]
-    done = [held[i][(i + 1) % n].copy() for i in range(n)]
-    for _ in range(n - 1):
-        pass_right([held[i][(i + 1) % n] for i in range(n)])
-    for i in range(n):
-        for j in range(n):
-            held[i][(j + 1) % n] = done[j]
-    return held
+@mistake("you return 0, but")
+def draw(probabilities, uniform):
+    return int(np.argmax(np.cumsum(probabilities) > uniform))
 
 
-@mistake("1 device with 1 chunk")
-def ring_all_reduce(chunks, pass_right):
-    n = len(chunks)
-    held = [np.array(each) for each in chunks]
-    for step in range(max(n - 1, 1)):
-        received = pass_right([held[i][(i - step) % n] for i in range(n)])
-        for i in range(n):
-            held[i][(i - 1 - step) % n] += received[i]
-    for step in range(n - 1):
-        received = pass_right([held[i][(i + 1 - step) % n] for i in range(n)])
-        for i in range(n):
-            held[i][(i - step) % n] = received[i]
-    return held
-
-
-@mistake("devices with")
-def ring_all_reduce(chunks, pass_right):
-    n = len(chunks)
-    held = [np.array(each) for each in chunks]
-    for step in range(n - 1):
-        received = pass_right([held[i][(i - step) % n] for i in range(n)])
-        for i in range(n):
-            held[i][(i - 1 - step) % n] += received[i]
-    for step in range(min(n, 4) - 1):
-        received = pass_right([held[i][(i + 1 - step) % n] for i in range(n)])
-        for i in range(n):
-            held[i][(i - step) % n] = received[i]
-    return held
+@mistake("the largest number below 1 lies beyond the last end")
+def draw(probabilities, uniform):
+    end = 0.0
+    for token, p in enumerate(probabilities):
+        end += p
+        if uniform < end:
+            return token
+    return None
 
 
 @also_right
-def ring_all_reduce(chunks, pass_right):
-    """Lists, and a note of which chunk is in each device's hand."""
-    n = len(chunks)
-    have = [[list(chunk) for chunk in of_device] for of_device in chunks]
-    hand = list(range(n))
-    for half in ("add", "keep"):
-        for _ in range(n - 1):
-            received = pass_right([np.array(have[i][hand[i]]) for i in range(n)])
-            hand = [(chunk - 1) % n for chunk in hand]
-            for i in range(n):
-                own = have[i][hand[i]]
-                have[i][hand[i]] = [a + b if half == "add" else b for a, b in zip(own, received[i], strict=True)]
-    return [np.array(each) for each in have]
+def draw(probabilities, uniform):
+    from bisect import bisect_right
+    from itertools import accumulate
 
-
-@mistake("you shorten the parameters")
-def stale_step(history, gradient, rate, delay):
-    old = history[-1 - delay :][0]
-    return history[-1] - gradient(rate * old)
-
-
-@mistake("you computed the gradient")
-def stale_step(history, gradient, rate, delay):
-    slopes = [gradient(each) for each in history]
-    return history[-1] - rate * slopes[max(len(history) - 1 - delay, 0)]
+    return min(bisect_right(list(accumulate(map(float, probabilities))), uniform), len(probabilities) - 1)
 
 
 @also_right
-def stale_step(history, gradient, rate, delay):
-    return history[-1] + gradient(history[-delay - 1 :][0]) * -rate
+def draw(probabilities, uniform):
+    """From the other end of the line."""
+    ends = np.cumsum(probabilities[::-1])
+    return len(probabilities) - 1 - int(np.searchsorted(ends, 1 - uniform, side="left"))
 
 
-@mistake("you changed the weights or the inputs")
-def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
-    b_2 /= n_devices  # each device adds its share
-    parts = []
-    for own in np.split(np.arange(len(W_1)), n_devices):
-        parts.append(np.maximum(0, x @ W_1[own].T + b_1[own]) @ W_2[:, own].T + b_2)
-    return all_reduce(parts)
+# ---- top_k ----
 
 
-@mistake("one sum over")
-def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
-    """Four hidden numbers on each device, however many there are."""
-    parts = []
-    for own in np.split(np.arange(len(W_1)), range(4, len(W_1), 4)):
-        parts.append(np.maximum(0, x @ W_1[own].T + b_1[own]) @ W_2[:, own].T)
-    return all_reduce(parts) + b_2
+@mistake("you dropped the third likeliest")
+def top_k(probabilities, k):
+    border = np.sort(probabilities)[::-1][min(k, len(probabilities)) - 1]
+    kept = np.where(probabilities > border, probabilities, 0.0)
+    return kept / kept.sum()
 
 
-@also_right
-def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
-    """Dealt out like cards, and each device adds its share of b_2."""
-    parts = []
-    for device in range(n_devices):
-        own = slice(device, None, n_devices)
-        parts.append(np.maximum(0, x @ W_1[own].T + b_1[own]) @ W_2[:, own].T + b_2 / n_devices)
-    return all_reduce(parts)
+@mistake("three share the second place")
+def top_k(probabilities, k):
+    border = np.sort(probabilities)[::-1][min(k, len(probabilities)) - 1]
+    kept = np.where(probabilities >= border, probabilities, 0.0)
+    return kept / kept.sum()
 
 
-@mistake("slots are whole numbers")
-def pipeline_schedule(n_stages, n_micro):
-    stage, micro = np.indices((n_stages, n_micro))
-    backward = (n_micro + n_stages - 1) + (n_stages - 1 - stage) + micro
-    return stage + micro, backward - 0.5 * (micro > 0) * (stage > 0)
+@mistake("the sum is 0.73")
+def top_k(probabilities, k):
+    kept = np.zeros_like(probabilities)
+    likeliest = np.argsort(-probabilities)[:k]
+    kept[likeliest] = probabilities[likeliest]
+    return kept
 
 
-@mistake("are enough")
-def pipeline_schedule(n_stages, n_micro):
-    stage, micro = np.indices((n_stages, n_micro))
-    return stage + micro, 2 * n_stages + n_micro - 2 - stage + micro + max(0, n_stages - 4)
+@mistake("otherwise nobody knows which token")
+def top_k(probabilities, k):
+    kept = np.sort(probabilities)[::-1][:k]
+    return kept / kept.sum()
 
 
 @also_right
-def pipeline_schedule(n_stages, n_micro):
-    """The same way back: last in, first out."""
-    forward = np.add.outer(np.arange(n_stages), np.arange(n_micro))
-    return forward, 2 * (n_micro + n_stages - 1) - 1 - forward
+def top_k(probabilities, k):
+    stay = sorted(range(len(probabilities)), key=lambda i: probabilities[i])[-k:]
+    return softmax(np.array([math.log(p) if i in stay else -math.inf for i, p in enumerate(probabilities)]))
 
 
-@mistake("the bubble of")
-def bubble_share(n_stages, n_micro):
-    return (n_stages - 1) / (max(n_micro, n_stages) + n_stages - 1)
+@mistake("equal probabilities are still different tokens")
+def top_k(probabilities, k):
+    token_of = {p: token for token, p in enumerate(probabilities)}
+    kept = np.zeros(len(probabilities))
+    for p in sorted(token_of, reverse=True)[:k]:
+        kept[token_of[p]] = p
+    return kept / kept.sum()
 
 
-@also_right
-def bubble_share(n_stages, n_micro):
-    n_slots = n_stages * (n_micro + n_stages - 1)
-    return (n_slots - n_stages * n_micro) / n_slots
-
-
-@mistake("you round")
-def bytes_per_device(n_parameters, n_devices, stage):
-    own = -(-n_parameters // n_devices)
-    return 4 * sum(n * (own if i < stage else n_parameters) for i, n in enumerate((2, 1, 1)))
-
-
-@mistake("you round")
-def bytes_per_device(n_parameters, n_devices, stage):
-    sharded = (0, 8, 12, 16)[stage]
-    return n_parameters * (16 - sharded) + n_parameters * sharded // n_devices
-
-
-@mistake("on 1 device, stage 1")
-def bytes_per_device(n_parameters, n_devices, stage):
-    return n_parameters * (16, 9, 5.5, 2)[stage]
+@mistake("tokens: at")
+def top_k(probabilities, k):
+    order = np.argsort(-probabilities)[: min(k, 6)]
+    kept = np.zeros_like(probabilities)
+    kept[order] = probabilities[order]
+    return kept / kept.sum()
 
 
 @also_right
-def bytes_per_device(n_parameters, n_devices, stage):
-    sharded = (0, 8, 12, 16)[stage]
-    return n_parameters * (16 - sharded + sharded / n_devices)
+def top_k(probabilities, k):
+    kept = np.array(probabilities, dtype=float)
+    if k < len(kept):
+        kept[np.argpartition(kept, -k)[:-k]] = 0
+    return kept / kept.sum()
+
+
+# ---- top_p ----
+
+
+@mistake("you dropped the token that crosses 0.7")
+def top_p(probabilities, mass):
+    order = np.argsort(-probabilities)
+    stays = order[np.cumsum(probabilities[order]) < mass]
+    kept = np.zeros_like(probabilities)
+    kept[stays] = probabilities[stays]
+    return kept / kept.sum()
+
+
+@mistake("the sum is 0.76")
+def top_p(probabilities, mass):
+    order = np.argsort(-probabilities)
+    mass_before = np.cumsum(probabilities[order]) - probabilities[order]
+    kept = probabilities.copy()
+    kept[order[mass_before >= mass]] = 0.0
+    return kept
+
+
+@mistake("your numbers are sorted")
+def top_p(probabilities, mass):
+    likeliest_first = np.sort(probabilities)[::-1]
+    mass_before = np.cumsum(likeliest_first) - likeliest_first
+    kept = np.where(mass_before < mass, likeliest_first, 0.0)
+    return kept / kept.sum()
+
+
+@mistake("you added up the tokens in the order of their ids")
+def top_p(probabilities, mass):
+    kept = np.where(np.cumsum(probabilities) - probabilities < mass, probabilities, 0.0)
+    return kept / kept.sum()
+
+
+@also_right
+def top_p(probabilities, mass):
+    kept = [0.0] * len(probabilities)
+    for i in sorted(range(len(probabilities)), key=lambda i: -probabilities[i]):
+        if sum(kept) >= mass:
+            break
+        kept[i] = float(probabilities[i])
+    return [p / sum(kept) for p in kept]
+
+
+@mistake("so no sum reaches 1")
+def top_p(probabilities, mass):
+    order = np.argsort(-probabilities)
+    n = np.argmax(np.cumsum(probabilities[order]) >= mass) + 1
+    kept = np.zeros_like(probabilities)
+    kept[order[:n]] = probabilities[order[:n]]
+    return kept / kept.sum()
+
+
+@mistake("which is less than 0.8005")
+def top_p(probabilities, mass):
+    order = np.argsort(-probabilities)
+    mass_before = np.cumsum(probabilities[order]) - probabilities[order]
+    stays = order[mass_before < mass - 1e-3]  # against rounding
+    kept = np.zeros_like(probabilities)
+    kept[stays] = probabilities[stays]
+    return kept / kept.sum()
+
+
+@mistake("Count tokens")
+def top_p(probabilities, mass):
+    token_of = {p: token for token, p in enumerate(probabilities)}
+    kept = np.zeros(len(probabilities))
+    for p in sorted(token_of, reverse=True):
+        if kept.sum() < mass:
+            kept[token_of[p]] = p
+    return kept / kept.sum()
+
+
+@also_right
+def top_p(probabilities, mass):
+    order = np.argsort(probabilities)[::-1]
+    n = np.searchsorted(np.cumsum(probabilities[order]), mass, side="left") + 1
+    kept = np.where(np.isin(np.arange(len(order)), order[:n]), probabilities, 0)
+    return kept / kept.sum()
+
+
+# ---- positions_computed ----
+
+
+@mistake("the fifth new token is written, but nobody reads it")
+def positions_computed(n_prompt, n_new, has_cache):
+    return n_prompt + n_new if has_cache else sum(n_prompt + i for i in range(n_new))
+
+
+@mistake("the prompt must be read, too")
+def positions_computed(n_prompt, n_new, has_cache):
+    return n_new if has_cache else sum(n_prompt + i for i in range(n_new))
+
+
+@mistake("the text grows")
+def positions_computed(n_prompt, n_new, has_cache):
+    return n_prompt + n_new - 1 if has_cache else n_prompt * n_new
+
+
+@mistake("not every token is there from the start")
+def positions_computed(n_prompt, n_new, has_cache):
+    return n_prompt + n_new - 1 if has_cache else (n_prompt + n_new) ** 2
+
+
+@also_right
+def positions_computed(n_prompt, n_new, has_cache):
+    if has_cache:
+        return n_prompt - 1 + n_new
+    return n_prompt * n_new + n_new * (n_new - 1) / 2
+
+
+@mistake("without a cache")
+def positions_computed(n_prompt, n_new, has_cache):
+    return n_prompt + n_new - 1 if has_cache else n_prompt * n_new + n_new**2 // 2
+
+
+@also_right
+def positions_computed(n_prompt, n_new, has_cache):
+    return len(range(1, n_prompt + n_new)) if has_cache else sum(range(n_prompt, n_prompt + n_new))
+
+
+# ---- beam_search ----
+
+
+@mistake("each beam went on by itself")
+def beam_search(following, n_beams):
+    first = sorted(following(()).items(), key=lambda pair: -pair[1])[:n_beams]
+    beams = [((token,), math.log(p)) for token, p in first]
+    for i, (text, log_p) in enumerate(beams):
+        while tokens := following(text):
+            best = max(tokens, key=tokens.get)
+            text, log_p = (*text, best), log_p + math.log(tokens[best])
+        beams[i] = text, log_p
+    return sorted(beams, key=lambda beam: -beam[1])
+
+
+@mistake("you added the probabilities of the tokens")
+def beam_search(following, n_beams):
+    beams = [((), 0.0)]
+    while any(following(text) for text, _ in beams):
+        candidates = []
+        for text, score in beams:
+            if tokens := following(text):
+                candidates += [((*text, token), score + p) for token, p in tokens.items()]
+            else:
+                candidates.append((text, score))
+        beams = sorted(candidates, key=lambda candidate: -candidate[1])[:n_beams]
+    return beams
+
+
+@mistake("a text that was complete is gone")
+def beam_search(following, n_beams):
+    beams = [((), 0.0)]
+    while any(following(text) for text, _ in beams):
+        candidates = [
+            ((*text, token), log_p + math.log(p)) for text, log_p in beams for token, p in following(text).items()
+        ]
+        beams = sorted(candidates, key=lambda candidate: -candidate[1])[:n_beams]
+    return beams
+
+
+@mistake("is not complete, and the search has ended")
+def beam_search(following, n_beams):
+    beams = [((), 0.0)]
+    while following(beams[0][0]):  # until the likeliest is complete
+        candidates = []
+        for text, log_p in beams:
+            if tokens := following(text):
+                candidates += [((*text, token), log_p + math.log(p)) for token, p in tokens.items()]
+            else:
+                candidates.append((text, log_p))
+        beams = sorted(candidates, key=lambda candidate: -candidate[1])[:n_beams]
+    return beams
+
+
+@also_right
+def beam_search(following, n_beams):
+    """Level by level, with a heap of those that are complete."""
+    import heapq
+
+    def rounds(open_texts, complete):
+        if not open_texts:
+            return complete
+        longer = {
+            (*text, token): log_p + math.log(q)
+            for text, log_p in open_texts.items()
+            for token, q in following(text).items()
+        }
+        best = heapq.nlargest(n_beams, {**complete, **longer}.items(), key=lambda item: item[1])
+        is_open = {text: bool(following(text)) for text, _ in best}
+        return rounds(
+            {text: log_p for text, log_p in best if is_open[text]},
+            {text: log_p for text, log_p in best if not is_open[text]},
+        )
+
+    found = rounds({(): 0.0}, {})
+    return [[list(text), log_p] for text, log_p in sorted(found.items(), key=lambda item: -item[1])]
+
+
+@mistake("Add logarithms from the start")
+def beam_search(following, n_beams):
+    beams = [((), 1.0)]
+    while any(following(text) for text, _ in beams):
+        candidates = []
+        for text, p in beams:
+            tokens = following(text)
+            candidates += [((*text, token), p * q) for token, q in tokens.items()] or [(text, p)]
+        beams = sorted(candidates, key=lambda candidate: -candidate[1])[:n_beams]
+    return [(text, math.log(p)) for text, p in beams]
+
+
+@mistake("where the tokens are numbers")
+def beam_search(following, n_beams):
+    beams = [("", 0.0)]  # a text as a string
+    while any(following(tuple(text)) for text, _ in beams):
+        candidates = []
+        for text, log_p in beams:
+            tokens = following(tuple(text))
+            candidates += [(text + token, log_p + math.log(q)) for token, q in tokens.items()] or [(text, log_p)]
+        beams = sorted(candidates, key=lambda candidate: -candidate[1])[:n_beams]
+    return beams
+
+
+@mistake("however long that takes")
+def beam_search(following, n_beams):
+    beams = [((), 0.0)]
+    for _ in range(100):  # rounds
+        candidates = []
+        for text, log_p in beams:
+            tokens = following(text)
+            candidates += [((*text, token), log_p + math.log(q)) for token, q in tokens.items()] or [(text, log_p)]
+        beams = sorted(candidates, key=lambda candidate: -candidate[1])[:n_beams]
+    return beams
+
+
+@mistake("3 beams in the notes' tree")
+def beam_search(following, n_beams):
+    """The mean over the tokens decides."""
+    beams = [((), 0.0)]
+    while any(following(text) for text, _ in beams):
+        candidates = []
+        for text, log_p in beams:
+            tokens = following(text)
+            candidates += [((*text, token), log_p + math.log(q)) for token, q in tokens.items()] or [(text, log_p)]
+        beams = sorted(candidates, key=lambda candidate: -candidate[1] / len(candidate[0]))[:n_beams]
+    return beams
+
+
+@also_right
+def beam_search(following, n_beams):
+    """Beams as a dictionary, and numpy's logarithms."""
+    beams = {(): 0.0}
+    while any(map(following, beams)):
+        longer = {}
+        for text, log_p in beams.items():
+            for token, p in (following(text) or {None: 1.0}).items():
+                longer[text if token is None else (*text, token)] = log_p + np.log(p)
+        beams = dict(sorted(longer.items(), key=lambda item: item[1])[-n_beams:][::-1])
+    return list(beams.items())
+
+
+# ---- length_normalised ----
+
+
+@mistake("the length is 12, with the prompt")
+def length_normalised(log_p, n_prompt, penalty):
+    return sum(log_p[n_prompt:]) / len(log_p) ** penalty
+
+
+@mistake("the prompt's tokens are in the sum")
+def length_normalised(log_p, n_prompt, penalty):
+    return sum(log_p) / (len(log_p) - n_prompt) ** penalty
+
+
+@mistake("whatever the penalty is")
+def length_normalised(log_p, n_prompt, penalty):
+    return float(np.mean(log_p[n_prompt:]))
+
+
+@mistake("the penalty is an exponent, not a factor")
+def length_normalised(log_p, n_prompt, penalty):
+    answer = log_p[n_prompt:]
+    return answer.sum() / (len(answer) * penalty if penalty else 1)
+
+
+@also_right
+def length_normalised(log_p, n_prompt, penalty):
+    n_answer = len(log_p) - n_prompt
+    return n_answer ** (1 - penalty) * np.mean(log_p[n_prompt:])
+
+
+@mistake("they had to come, but they are written, too")
+def length_normalised(log_p, n_prompt, penalty):
+    answer = log_p[n_prompt:]
+    return answer.sum() / np.count_nonzero(answer) ** penalty
+
+
+@mistake("the score of 1 token after")
+def length_normalised(log_p, n_prompt, penalty):
+    answer = log_p[n_prompt:]
+    return answer.sum() / np.exp(penalty * np.log(max(len(answer), 2)))
+
+
+@also_right
+def length_normalised(log_p, n_prompt, penalty):
+    sums = np.concatenate([[0], np.cumsum(log_p)])
+    return (sums[-1] - sums[n_prompt]) * float(len(log_p) - n_prompt) ** -penalty

@@ -1,348 +1,471 @@
-"""Mistakes and second solutions of lesson 14."""
-
-import numpy as np
-import torch
+"""Lesson 14: what students think of fine-tuning, rewards and preferences that is not so."""
 
 from trying import also_right, mistake
 
-
-@mistake("you divided by the number of all children")
-def conditional(counts_AB):
-    return counts_AB / counts_AB.sum()
+# ---- answer_loss ----
 
 
-@mistake("which gives p(a | b)")
-def conditional(counts_AB):
-    return counts_AB / counts_AB.sum(axis=0)
+@mistake("the questions and the padding are in your loss")
+def answer_loss(logits_NTV, targets_NT, is_answer_NT):
+    return F.cross_entropy(logits_NTV.flatten(0, 1), targets_NT.flatten())
 
 
-@mistake("the sums of the rows met the columns")
-def conditional(counts_AB):
-    return counts_AB / np.resize(counts_AB.sum(axis=1), counts_AB.shape[1])
+@mistake("you divide by all 21 tokens")
+def answer_loss(logits_NTV, targets_NT, is_answer_NT):
+    nats_NT = F.cross_entropy(logits_NTV.transpose(1, 2), targets_NT, reduction="none")
+    return (nats_NT * is_answer_NT).mean()
 
 
-@mistake("you have 0/0 in the first row")
-def conditional(counts_AB):
-    return counts_AB / counts_AB.sum(axis=1, keepdims=True)
+@mistake("you take the mean of the three answers' means")
+def answer_loss(logits_NTV, targets_NT, is_answer_NT):
+    nats_NT = F.cross_entropy(logits_NTV.transpose(1, 2), targets_NT, reduction="none")
+    return ((nats_NT * is_answer_NT).sum(dim=1) / is_answer_NT.sum(dim=1)).mean()
 
 
-@mistake("a row of zeros and one with sum")
-def conditional(counts_AB):
-    return counts_AB / (counts_AB.sum(axis=1, keepdims=True) + 1e-9)
-
-
-@mistake("a row of zeros and one with sum")
-def conditional(counts_AB):
-    return counts_AB / np.maximum(counts_AB.sum(axis=1, keepdims=True), 1)
-
-
-@mistake("you changed the table")
-def conditional(counts_AB):
-    if counts_AB.dtype == int:
-        counts_AB = counts_AB.astype(float)
-    for row in counts_AB:
-        row /= row.sum() or 1
-    return counts_AB
+@mistake("the softmax is missing")
+def answer_loss(logits_NTV, targets_NT, is_answer_NT):
+    return -logits_NTV.gather(-1, targets_NT[..., None])[..., 0][is_answer_NT].mean()
 
 
 @also_right
-def conditional(counts_AB):
-    return np.array([[count / (sum(row) or 1) for count in row] for row in counts_AB.tolist()])
+def answer_loss(logits_NTV, targets_NT, is_answer_NT):
+    targets_NT = torch.where(is_answer_NT, targets_NT, -100)
+    return F.cross_entropy(logits_NTV.flatten(0, 1), targets_NT.flatten(), ignore_index=-100)
+
+
+@mistake("right for small logits")
+def answer_loss(logits_NTV, targets_NT, is_answer_NT):
+    p_NTV = torch.softmax(logits_NTV, dim=-1)
+    return -p_NTV.gather(-1, targets_NT[..., None])[..., 0].log()[is_answer_NT].mean()
+
+
+@mistake("right for small logits")
+def answer_loss(logits_NTV, targets_NT, is_answer_NT):
+    raised_NTV = torch.exp(logits_NTV)
+    p_NTV = raised_NTV / raised_NTV.sum(dim=-1, keepdim=True)
+    return -p_NTV.gather(-1, targets_NT[..., None])[..., 0].log()[is_answer_NT].mean()
+
+
+@mistake("with answers in several pieces")
+def answer_loss(logits_NTV, targets_NT, is_answer_NT):
+    p_NTV = torch.softmax(logits_NTV, dim=-1)
+    return -(p_NTV.gather(-1, targets_NT[..., None])[..., 0] + 1e-12).log()[is_answer_NT].mean()
+
+
+@mistake("no gradient reaches the logits")
+def answer_loss(logits_NTV, targets_NT, is_answer_NT):
+    loss = F.cross_entropy(logits_NTV[is_answer_NT], targets_NT[is_answer_NT]).item()
+    return torch.tensor(loss, dtype=torch.float64, requires_grad=True)
+
+
+@mistake("a question stands between two answers")
+def answer_loss(logits_NTV, targets_NT, is_answer_NT):
+    log_p_NT = F.log_softmax(logits_NTV, dim=-1).gather(-1, targets_NT[..., None])[..., 0]
+    places = [(row, counts.nonzero().flatten()) for row, counts in zip(log_p_NT, is_answer_NT, strict=True)]
+    return -torch.cat([row[place[0] : place[-1] + 1] for row, place in places if len(place)]).mean()
 
 
 @also_right
-def conditional(counts_AB):
-    return np.nan_to_num((counts_AB.T / counts_AB.sum(axis=-1)).T)
+def answer_loss(logits_NTV, targets_NT, is_answer_NT):
+    rows, wanted = logits_NTV[is_answer_NT], targets_NT[is_answer_NT]
+    return (rows.logsumexp(dim=1) - rows[torch.arange(len(wanted)), wanted]).mean()
 
 
-@mistake("so it took the first six")
-def tiles(picture_RC, r, c):
-    n_rows, n_columns = picture_RC.shape
-    return picture_RC.reshape(n_rows // r, n_columns // c, r, c)
+# ---- new_adapter ----
 
 
-@mistake("an axis of C is cut into C/c tiles")
-def tiles(picture_RC, r, c):
-    n_rows, n_columns = picture_RC.shape
-    return picture_RC.reshape(n_rows // r, n_columns // c, r, c).transpose(1, 0, 2, 3)
+@mistake("step 0 is not the base")
+def new_adapter(n_outputs, n_inputs, rank, generator):
+    A_RI = torch.randn(rank, n_inputs, generator=generator, dtype=torch.float64) / n_inputs**0.5
+    return A_RI, torch.randn(n_outputs, rank, generator=generator, dtype=torch.float64) / n_inputs**0.5
 
 
-@mistake("the tile has three of the first row and three of the second")
-def tiles(picture_RC, r, c):
-    """Cut rightly, and left as it is."""
-    n_rows, n_columns = picture_RC.shape
-    return picture_RC.reshape(n_rows // r, r, n_columns // c, c)
+@mistake("This adapter will never learn")
+def new_adapter(n_outputs, n_inputs, rank, generator):
+    return torch.zeros(rank, n_inputs).double(), torch.zeros(n_outputs, rank).double()
 
 
-@mistake("the shape is")
-def tiles(picture_RC, r, c):
-    """The axes of a tile change places."""
-    n_rows, n_columns = picture_RC.shape
-    return picture_RC.reshape(n_rows // r, r, n_columns // c, c).transpose(0, 2, 3, 1)
+@mistake("A comes first")
+def new_adapter(n_outputs, n_inputs, rank, generator):
+    A = torch.randn(n_outputs, rank, generator=generator, dtype=torch.float64) / n_inputs**0.5
+    return A, torch.zeros(rank, n_inputs, dtype=torch.float64)
 
 
-@mistake("a picture of")
-def tiles(picture_RC, r, c):
-    """As many tiles below each other as there are in the example."""
-    n_rows, n_columns = picture_RC.shape
-    return picture_RC.reshape(n_rows // r, r, n_columns // c, c).swapaxes(1, 2)[:2, :2]
+@mistake("divided by √I")
+def new_adapter(n_outputs, n_inputs, rank, generator):
+    A_RI = torch.randn(rank, n_inputs, generator=generator, dtype=torch.float64) / rank**0.5
+    return A_RI, torch.zeros(n_outputs, rank, dtype=torch.float64)
 
 
-@mistake("a picture of")
-def tiles(picture_RC, r, c):
-    """Square tiles lie on their side."""
-    n_rows, n_columns = picture_RC.shape
-    cut = picture_RC.reshape(n_rows // r, r, n_columns // c, c)
-    return cut.transpose(0, 2, 3, 1) if r == c else cut.transpose(0, 2, 1, 3)
+@mistake("it does not come from the generator")
+def new_adapter(n_outputs, n_inputs, rank, generator):
+    torch.manual_seed(0)
+    return torch.randn(rank, n_inputs).double() / n_inputs**0.5, torch.zeros(n_outputs, rank).double()
 
 
-@also_right
-def tiles(picture_RC, r, c):
-    n_rows, n_columns = picture_RC.shape
-    return np.array([[picture_RC[i : i + r, j : j + c] for j in range(0, n_columns, c)] for i in range(0, n_rows, r)])
+@mistake("draw them with `torch.randn`")
+def new_adapter(n_outputs, n_inputs, rank, generator):
+    A_RI = torch.rand(rank, n_inputs, generator=generator, dtype=torch.float64) - 0.5
+    return A_RI * (12 / n_inputs) ** 0.5, torch.zeros(n_outputs, rank).double()
 
 
-@also_right
-def tiles(picture_RC, r, c):
-    windows = np.lib.stride_tricks.sliding_window_view(picture_RC, (r, c))
-    return windows[::r, ::c]
+@mistake("it should be about 1/√I")
+def new_adapter(n_outputs, n_inputs, rank, generator):
+    A_RI = torch.randn(rank, n_inputs, generator=generator, dtype=torch.float64) / 20
+    return A_RI, torch.zeros(n_outputs, rank).double()
 
 
 @also_right
-def tiles(picture_RC, r, c):
-    n_rows, n_columns = picture_RC.shape
-    cut = picture_RC.reshape(n_rows // r, r, n_columns // c, c)
-    return np.einsum("iajb->ijab", cut)
+def new_adapter(n_outputs, n_inputs, rank, generator):
+    A_RI = torch.empty(rank, n_inputs, dtype=torch.float64).normal_(0, n_inputs**-0.5, generator=generator)
+    return A_RI, A_RI.new_zeros(n_outputs, rank)
 
 
-@mistake("you summed over the texts, too")
-def pair_scores(u_BTD, W_DE, v_BSE):
-    return np.einsum("btd,de,bse->ts", u_BTD, W_DE, v_BSE)
+# ---- lora_forward ----
 
 
-@mistake("look at the answers of all texts")
-def pair_scores(u_BTD, W_DE, v_BSE):
-    return np.einsum("btd,de,cse->btcs", u_BTD, W_DE, v_BSE)
+@mistake("α/R is missing")
+def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
+    return x_NI @ (W_OI + B_OR @ A_RI).T
 
 
-@mistake("a row is to belong to an asker")
-def pair_scores(u_BTD, W_DE, v_BSE):
-    return np.einsum("btd,de,bse->bst", u_BTD, W_DE, v_BSE)
+@mistake("you multiply by α, not by α/R")
+def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
+    return x_NI @ (W_OI + alpha * B_OR @ A_RI).T
 
 
-@mistake("one score for each asker")
-def pair_scores(u_BTD, W_DE, v_BSE):
-    return np.einsum("btd,de,bse->bt", u_BTD, W_DE, v_BSE)
+@mistake("A and B are swapped")
+def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
+    return x_NI @ W_OI.T + alpha / len(A_RI) * (x_NI @ B_OR @ A_RI)
 
 
-@mistake("W lies on its side")
-def pair_scores(u_BTD, W_DE, v_BSE):
-    W = W_DE.T if len(set(W_DE.shape)) == 1 else W_DE
-    return np.einsum("btd,de,bse->bts", u_BTD, W, v_BSE)
-
-
-@mistake("the shape is")
-def pair_scores(u_BTD, W_DE, v_BSE):
-    """Axes of length 1 are squeezed away."""
-    return np.squeeze(np.einsum("btd,de,bse->bts", u_BTD, W_DE, v_BSE))
+@mistake("the base is missing")
+def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
+    return alpha / len(A_RI) * (x_NI @ A_RI.T @ B_OR.T)
 
 
 @also_right
-def pair_scores(u_BTD, W_DE, v_BSE):
-    return u_BTD @ W_DE @ np.swapaxes(v_BSE, -1, -2)
+def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
+    return torch.einsum("ni,oi->no", x_NI, W_OI + alpha / B_OR.shape[1] * torch.einsum("or,ri->oi", B_OR, A_RI))
 
 
-@also_right
-def pair_scores(u_BTD, W_DE, v_BSE):
-    """By broadcasting alone."""
-    products = u_BTD[:, :, None, :, None] * W_DE * v_BSE[:, None, :, None, :]
-    return products.sum(axis=(-1, -2))
-
-
-@mistake("you have the log-probabilities")
-def surprise_of_targets(logits, targets):
-    return torch.log_softmax(logits, -1).gather(-1, targets[..., None])[..., 0]
-
-
-@mistake("an axis of length 1 is left over")
-def surprise_of_targets(logits, targets):
-    return -torch.log_softmax(logits, -1).gather(-1, targets[..., None])
-
-
-@mistake("without the softmax over all")
-def surprise_of_targets(logits, targets):
-    return -logits.gather(-1, targets[..., None])[..., 0]
-
-
-@mistake("you have the mean")
-def surprise_of_targets(logits, targets):
-    return -torch.log_softmax(logits, -1).gather(-1, targets[..., None]).mean()
-
-
-@mistake("no gradient flows through them")
-def surprise_of_targets(logits, targets):
-    log_p = torch.log_softmax(logits, -1).detach().numpy()
-    return -torch.tensor(np.take_along_axis(log_p, targets.numpy()[..., None], -1)[..., 0])
-
-
-@mistake("logits of ±1000")
-def surprise_of_targets(logits, targets):
-    return -torch.softmax(logits, -1).gather(-1, targets[..., None])[..., 0].log()
-
-
-@mistake("logits (")
-def surprise_of_targets(logits, targets):
-    """Flattened, and left flat."""
-    flat = torch.log_softmax(logits, -1).reshape(-1, logits.shape[-1])
-    return -flat[torch.arange(len(flat)), targets.reshape(-1)]
-
-
-@mistake("the shape is")
-def surprise_of_targets(logits, targets):
-    """All axes of length 1 go, not the last one alone."""
-    return -torch.log_softmax(logits, -1).gather(-1, targets[..., None]).squeeze()
-
-
-@mistake("the gradient of the sum of your surprises")
-def surprise_of_targets(logits, targets):
-    """The normalisation is cut off the tape."""
-    whole = torch.logsumexp(logits, -1).detach()
-    return whole - logits.gather(-1, targets[..., None])[..., 0]
-
-
-@also_right
-def surprise_of_targets(logits, targets):
-    flat = torch.nn.functional.cross_entropy(
-        logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), reduction="none"
-    )
-    return flat.reshape(targets.shape)
-
-
-@also_right
-def surprise_of_targets(logits, targets):
-    hot = torch.nn.functional.one_hot(targets, logits.shape[-1]).to(logits.dtype)
-    return torch.logsumexp(logits, -1) - (hot * logits).sum(-1)
-
-
-@also_right
-def surprise_of_targets(logits, targets):
-    return -torch.distributions.Categorical(logits=logits).log_prob(targets)
-
-
-@mistake("the slope is 0, that of a staircase")
-def rounded_with_slope(x):
-    return x.round()
-
-
-@mistake("all of it is detached")
-def rounded_with_slope(x):
-    return x.detach().round()
-
-
-@mistake("the slope is 0, that of a staircase")
-def rounded_with_slope(x):
-    return x.detach() + (x.round() - x.detach())
-
-
-@mistake("you return x as it was")
-def rounded_with_slope(x):
-    return x
-
-
-@mistake("is twice what it should be")
-def rounded_with_slope(x):
-    return 2 * x + (x.round() - 2 * x).detach()
-
-
-@mistake("the gradient that x gets")
-def rounded_with_slope(x):
-    """The value is right, and the slope grows with what rounding did."""
-    return x * (x.round() / x).detach()
-
-
-@also_right
-def rounded_with_slope(x):
-    return x - (x - torch.round(x)).detach()
-
-
-@also_right
-def rounded_with_slope(x):
+@mistake("no gradient reaches A and B")
+def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
     with torch.no_grad():
-        added = x.round() - x
-    return x + added
+        return x_NI @ W_OI.T + alpha / len(A_RI) * (x_NI @ A_RI.T @ B_OR.T)
+
+
+@mistake("no gradient reaches A: it would never be trained")
+def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
+    return x_NI @ W_OI.T + alpha / len(A_RI) * (x_NI @ A_RI.detach().T @ B_OR.T)
+
+
+@mistake("the number of outputs; R is the rank")
+def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
+    return x_NI @ W_OI.T + alpha / min(B_OR.shape) * (x_NI @ A_RI.T @ B_OR.T)
+
+
+@mistake("you divide α by 3, whatever the rank is")
+def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
+    return x_NI @ W_OI.T + alpha / 3 * (x_NI @ A_RI.T @ B_OR.T)
 
 
 @also_right
-def rounded_with_slope(x):
-    class Straight(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.round()
-
-        @staticmethod
-        def backward(ctx, gradient):
-            return gradient
-
-    return Straight.apply(x)
+def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
+    """One layer with more inputs."""
+    scale = alpha / A_RI.size(0)
+    return F.linear(torch.cat([x_NI, F.linear(x_NI, A_RI)], dim=1), torch.cat([W_OI, scale * B_OR], dim=1))
 
 
-@mistake("as if the texts were not the same")
-def paired_error(a, b):
-    n = len(a)
-    return a.mean() - b.mean(), (a.var(ddof=1) / n + b.var(ddof=1) / n) ** 0.5
+# ---- reward_loss ----
 
 
-@mistake("divides by n - 1")
-def paired_error(a, b):
-    return (a - b).mean(), (a - b).std() / len(a) ** 0.5
+@mistake("your difference is reversed")
+def reward_loss(chosen_P, rejected_P):
+    return -F.logsigmoid(rejected_P - chosen_P).mean()
 
 
-@mistake("how much the single differences scatter")
-def paired_error(a, b):
-    return (a - b).mean(), (a - b).std(ddof=1)
+@mistake("you take the mean of the probabilities before the logarithm")
+def reward_loss(chosen_P, rejected_P):
+    return -torch.sigmoid(chosen_P - rejected_P).mean().log()
 
 
-@mistake("you took b - a")
-def paired_error(a, b):
-    return (b - a).mean(), (b - a).std(ddof=1) / len(a) ** 0.5
+@mistake("not the surprise")
+def reward_loss(chosen_P, rejected_P):
+    return 1 - torch.sigmoid(chosen_P - rejected_P).mean()
 
 
-@mistake("an error falls with the square root of n")
-def paired_error(a, b):
-    return (a - b).mean(), (a - b).std(ddof=1) / len(a)
-
-
-@mistake("pairs: the standard error")
-def paired_error(a, b):
-    """The two are taken to go up and down together."""
-    shared = 2 * np.abs(np.cov(a, b)[0, 1])
-    return (a - b).mean(), (max(a.var(ddof=1) + b.var(ddof=1) - shared, 0.0) / len(a)) ** 0.5
-
-
-@mistake("their signs must stay")
-def paired_error(a, b):
-    difference = np.abs(a - b)
-    return difference.mean(), difference.std(ddof=1) / len(a) ** 0.5
+@mistake("σ is rounded to 0")
+def reward_loss(chosen_P, rejected_P):
+    return -torch.log(torch.sigmoid(chosen_P - rejected_P)).mean()
 
 
 @also_right
-def paired_error(a, b):
-    difference = torch.tensor(a - b)
-    return difference.mean(), difference.std() / len(difference) ** 0.5
+def reward_loss(chosen_P, rejected_P):
+    return F.softplus(rejected_P - chosen_P).mean()
+
+
+@mistake("its gradient is NaN")
+def reward_loss(chosen_P, rejected_P):
+    margin_P = chosen_P - rejected_P
+    return torch.where(margin_P < -30, -margin_P, torch.log1p(torch.exp(-margin_P))).mean()
+
+
+@mistake("with rewards 0 and 900")
+def reward_loss(chosen_P, rejected_P):
+    return -F.logsigmoid((chosen_P - rejected_P).clamp(-50, 50)).mean()
+
+
+@mistake("no gradient reaches the rewards of the losers")
+def reward_loss(chosen_P, rejected_P):
+    return -F.logsigmoid(chosen_P - rejected_P.detach()).mean()
 
 
 @also_right
-def paired_error(a, b):
-    """By the variances of both, and what they share."""
-    n = len(a)
-    covariance = np.cov(a, b)
-    variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
-    return np.mean(a) - np.mean(b), np.sqrt(max(variance, 0.0) / n)
+def reward_loss(chosen_P, rejected_P):
+    """A choice between two classes."""
+    rewards_P2 = torch.stack([chosen_P, rejected_P], dim=1)
+    return F.cross_entropy(rewards_P2, torch.zeros(len(rewards_P2), dtype=torch.long))
+
+
+# ---- optimal_policy ----
+
+
+@mistake("your factor is e^{βr}")
+def optimal_policy(reference_QX, rewards_QX, beta):
+    return torch.softmax(reference_QX.log() + beta * rewards_QX, dim=-1)
+
+
+@mistake("the reference is missing")
+def optimal_policy(reference_QX, rewards_QX, beta):
+    return torch.softmax(rewards_QX / beta, dim=-1)
+
+
+@mistake("divide by Z")
+def optimal_policy(reference_QX, rewards_QX, beta):
+    return reference_QX * torch.exp(rewards_QX / beta)
+
+
+@mistake("each question has a Z of its own")
+def optimal_policy(reference_QX, rewards_QX, beta):
+    raised_QX = reference_QX * torch.exp(rewards_QX / beta)
+    return raised_QX / raised_QX.sum()
 
 
 @also_right
-def paired_error(a, b):
-    import statistics
+def optimal_policy(reference_QX, rewards_QX, beta):
+    return torch.softmax(reference_QX.log() + rewards_QX / beta, dim=-1)
 
-    difference = [x - y for x, y in zip(a.tolist(), b.tolist(), strict=True)]
-    return statistics.fmean(difference), statistics.stdev(difference) / len(difference) ** 0.5
+
+@mistake("at a price of 0.001: there is a NaN")
+def optimal_policy(reference_QX, rewards_QX, beta):
+    raised_QX = reference_QX * torch.exp(rewards_QX / beta)
+    return raised_QX / raised_QX.sum(dim=-1, keepdim=True)
+
+
+@mistake("there is a NaN")
+def optimal_policy(reference_QX, rewards_QX, beta):
+    raised_QX = reference_QX * torch.exp((rewards_QX - rewards_QX.max()) / beta)  # the largest of all questions
+    return raised_QX / raised_QX.sum(dim=-1, keepdim=True)
+
+
+@mistake("an answer that the reference never gives becomes")
+def optimal_policy(reference_QX, rewards_QX, beta):
+    return torch.softmax((reference_QX + 1e-12).log() + rewards_QX / beta, dim=-1)
+
+
+@also_right
+def optimal_policy(reference_QX, rewards_QX, beta):
+    scores_QX = torch.log(reference_QX) + rewards_QX / beta
+    return torch.exp(scores_QX - torch.logsumexp(scores_QX, dim=1)[:, None])
+
+
+@also_right
+def optimal_policy(reference_QX, rewards_QX, beta):
+    """Each row less its largest reward, of those that can be had."""
+    possible_QX = torch.where(reference_QX > 0, rewards_QX, float("-inf"))
+    raised_QX = reference_QX * torch.exp((possible_QX - possible_QX.amax(dim=1, keepdim=True)) / beta)
+    return raised_QX / raised_QX.sum(dim=1, keepdim=True)
+
+
+# ---- dpo_loss ----
+
+
+@mistake("the reference is forgotten")
+def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
+    return -F.logsigmoid(beta * (chosen_PT.sum(dim=1) - rejected_PT.sum(dim=1)))
+
+
+@mistake("their gradient passes through the reference")
+def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
+    margin_P = (chosen_PT - reference_chosen_PT - rejected_PT + reference_rejected_PT).sum(dim=1)
+    return -F.logsigmoid(beta * margin_P)
+
+
+@mistake("β is outside of the logarithm")
+def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
+    margin_P = (chosen_PT - rejected_PT).sum(dim=1) - (reference_chosen_PT - reference_rejected_PT).detach().sum(dim=1)
+    return -beta * F.logsigmoid(margin_P)
+
+
+@mistake("ln p of an answer is the *sum* over its tokens. With means")
+def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
+    n_chosen_P, n_rejected_P = (chosen_PT != 0).sum(dim=1), (rejected_PT != 0).sum(dim=1)
+    chosen_P = (chosen_PT - reference_chosen_PT.detach()).sum(dim=1) / n_chosen_P
+    rejected_P = (rejected_PT - reference_rejected_PT.detach()).sum(dim=1) / n_rejected_P
+    return -F.logsigmoid(beta * (chosen_P - rejected_P))
+
+
+@also_right
+def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
+    """A choice between two, as the softmax of their implicit rewards."""
+    with torch.no_grad():
+        reference_P2 = torch.stack([reference_chosen_PT.sum(1), reference_rejected_PT.sum(1)], dim=1)
+    rewards_P2 = beta * (torch.stack([chosen_PT.sum(1), rejected_PT.sum(1)], dim=1) - reference_P2)
+    return F.cross_entropy(rewards_P2, torch.zeros(len(rewards_P2), dtype=torch.long), reduction="none")
+
+
+@mistake("σ is rounded to 0 there")
+def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
+    chosen_P = (chosen_PT - reference_chosen_PT.detach()).sum(dim=1)
+    rejected_P = (rejected_PT - reference_rejected_PT.detach()).sum(dim=1)
+    return -torch.log(torch.sigmoid(beta * (chosen_P - rejected_P)))
+
+
+@mistake("stay with logarithms")
+def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
+    chosen_P = chosen_PT.sum(dim=1).exp() / reference_chosen_PT.detach().sum(dim=1).exp()
+    rejected_P = rejected_PT.sum(dim=1).exp() / reference_rejected_PT.detach().sum(dim=1).exp()
+    return torch.log(1 + (rejected_P / chosen_P) ** beta)
+
+
+@mistake("of a single pair you return a number")
+def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
+    chosen_P = (chosen_PT - reference_chosen_PT.detach()).sum(dim=1)
+    rejected_P = (rejected_PT - reference_rejected_PT.detach()).sum(dim=1)
+    return -F.logsigmoid(beta * (chosen_P - rejected_P)).squeeze()
+
+
+@also_right
+def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
+    reference_PT = (reference_chosen_PT - reference_rejected_PT).detach()
+    return F.softplus(-beta * (chosen_PT - rejected_PT - reference_PT).sum(dim=-1))
+
+
+# ---- group_advantages ----
+
+
+@mistake("you compare with the mean over all questions")
+def group_advantages(rewards_QG):
+    return (rewards_QG - rewards_QG.mean()) / (rewards_QG.std() + 1e-4)
+
+
+@mistake("three equal rewards give NaN")
+def group_advantages(rewards_QG):
+    return (rewards_QG - rewards_QG.mean(dim=1, keepdim=True)) / rewards_QG.std(dim=1, keepdim=True)
+
+
+@mistake("your s divides by G; here it divides by G - 1")
+def group_advantages(rewards_QG):
+    s = rewards_QG.std(dim=1, keepdim=True, correction=0)
+    return (rewards_QG - rewards_QG.mean(dim=1, keepdim=True)) / (s + 1e-4)
+
+
+@mistake("you compare with the answers to the other questions")
+def group_advantages(rewards_QG):
+    return (rewards_QG - rewards_QG.mean(dim=0)) / (rewards_QG.std(dim=0) + 1e-4)
+
+
+@also_right
+def group_advantages(rewards_QG):
+    return torch.stack([(row - row.mean()) / (row.var().sqrt() + 1e-4) for row in rewards_QG])
+
+
+@mistake("a single question is a row, too")
+def group_advantages(rewards_QG):
+    centered_QG = rewards_QG - rewards_QG.mean(dim=1, keepdim=True)
+    return (centered_QG / (rewards_QG.std(dim=1, keepdim=True) + 1e-4)).squeeze()
+
+
+@mistake("one of which is right")
+def group_advantages(rewards_QG):
+    centered_QG = rewards_QG - rewards_QG.mean(dim=1, keepdim=True)
+    return (centered_QG / (rewards_QG.std(dim=1, keepdim=True) + 1e-4)).clamp(-2, 2)
+
+
+@mistake("a little above a million")
+def group_advantages(rewards_QG):
+    G, mean_Q1 = rewards_QG.shape[1], rewards_QG.mean(dim=1, keepdim=True)
+    variance_Q1 = ((rewards_QG**2).mean(dim=1, keepdim=True) - mean_Q1**2) * G / (G - 1)
+    return (rewards_QG - mean_Q1) / (variance_Q1.clamp(min=0).sqrt() + 1e-4)
+
+
+@mistake("in which one has 0.501")
+def group_advantages(rewards_QG):
+    centered_QG, s_Q1 = rewards_QG - rewards_QG.mean(dim=1, keepdim=True), rewards_QG.std(dim=1, keepdim=True)
+    return torch.where(s_Q1 < 0.01, 0.0, centered_QG / (s_Q1 + 1e-4))  # they hardly differ
+
+
+@also_right
+def group_advantages(rewards_QG):
+    variance_Q1, mean_Q1 = torch.var_mean(rewards_QG, dim=-1, keepdim=True)
+    return (rewards_QG - mean_Q1).div(variance_Q1.sqrt().add(1e-4))
+
+
+# ---- grpo_objective ----
+
+
+@mistake("you clip the product of ratio and advantage")
+def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
+    return (torch.exp(log_p_N - old_log_p_N) * advantages_N).clamp(1 - clip, 1 + clip)
+
+
+@mistake("there is no minimum")
+def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
+    return torch.exp(log_p_N - old_log_p_N).clamp(1 - clip, 1 + clip) * advantages_N
+
+
+@mistake("for negative advantages you take the smaller *ratio*")
+def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
+    ratio_N = torch.exp(log_p_N - old_log_p_N)
+    return torch.minimum(ratio_N, ratio_N.clamp(1 - clip, 1 + clip)) * advantages_N
+
+
+@mistake("you take the larger product")
+def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
+    ratio_N = torch.exp(log_p_N - old_log_p_N)
+    return torch.maximum(ratio_N * advantages_N, ratio_N.clamp(1 - clip, 1 + clip) * advantages_N)
+
+
+@also_right
+def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
+    ratio_N = torch.exp(log_p_N - old_log_p_N)
+    limited_N = torch.where(advantages_N > 0, ratio_N.clamp(max=1 + clip), ratio_N.clamp(min=1 - clip))
+    return limited_N * advantages_N
+
+
+@mistake("how far it has to come back has no limit")
+def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
+    ratio_N = torch.exp(log_p_N - old_log_p_N)
+    smaller_N = torch.minimum(ratio_N * advantages_N, ratio_N.clamp(1 - clip, 1 + clip) * advantages_N)
+    return torch.where(advantages_N < 0, torch.maximum(smaller_N, 3 * advantages_N), smaller_N)
+
+
+@mistake("how far it has to come back has no limit")
+def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
+    ratio_N = torch.exp(log_p_N - old_log_p_N).clamp(max=2)
+    return torch.minimum(ratio_N * advantages_N, ratio_N.clamp(1 - clip, 1 + clip) * advantages_N)
+
+
+@mistake("subtract the logarithms before")
+def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
+    ratio_N = torch.exp(log_p_N) / torch.exp(old_log_p_N)
+    return torch.minimum(ratio_N * advantages_N, ratio_N.clamp(1 - clip, 1 + clip) * advantages_N)
+
+
+@also_right
+def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
+    """The ratio less what is too much of it, or plus what is too little."""
+    ratio_N = torch.exp(log_p_N - old_log_p_N)
+    good_N, bad_N = ratio_N - F.relu(ratio_N - (1 + clip)), ratio_N + F.relu(1 - clip - ratio_N)
+    return torch.where(advantages_N >= 0, good_N, bad_N) * advantages_N

@@ -1,439 +1,430 @@
-"""Mistakes and second solutions of lesson 15*."""
+"""Mistakes in lesson 15, with the sentence meant for each; and second solutions."""
+
+import numpy as np
 
 from trying import also_right, mistake
 
 
-@mistake("the slope of one step")
-def implicit_derivative(g, w, p):
-    return jvp(lambda p: g(w, p), p, 1.0)[1]
+@mistake("this is the mean of the means")
+def average_gradient(gradients, counts):
+    return sum(gradients) / len(gradients)
 
 
-@mistake("your sign is lost")
-def implicit_derivative(g, w, p):
-    by_w = jvp(lambda w: g(w, p), w, 1.0)[1]
-    by_p = jvp(lambda p: g(w, p), p, 1.0)[1]
-    return -by_p / (1 - by_w)
+@mistake("the step is about n times too long")
+def average_gradient(gradients, counts):
+    return sum(gradients)
 
 
-@mistake("you follow p through two steps")
-def implicit_derivative(g, w, p):
-    return jvp(lambda p: g(g(w, p), p), p, 1.0)[1]
+@mistake("this is the gradient of the *sum* of all losses")
+def average_gradient(gradients, counts):
+    return sum(count * gradient for count, gradient in zip(counts, gradients, strict=True))
 
 
-@mistake("you took g for F")
-def implicit_derivative(g, w, p):
-    by_w = jvp(lambda w: g(w, p), w, 1.0)[1]
-    by_p = jvp(lambda p: g(w, p), p, 1.0)[1]
-    return -by_p / by_w
-
-
-@mistake("the steps of this g run *away* from w")
-def implicit_derivative(g, w, p):
-    """Unrolled: 200 steps, from where the solution is."""
-
-    def unrolled(p):
-        state = w
-        for _ in range(200):
-            state = g(state, p)
-        return state
-
-    return jvp(unrolled, p, 1.0)[1]
-
-
-@mistake("`jvp` has no step")
-def implicit_derivative(g, w, p):
-    step = 1e-5
-    by_w = (g(w + step, p) - g(w - step, p)) / (2 * step)
-    by_p = (g(w, p + step) - g(w, p - step)) / (2 * step)
-    return by_p / (1 - by_w)
+@mistake("but then divided by the number of devices")
+def average_gradient(gradients, counts):
+    return sum(count * gradient for count, gradient in zip(counts, gradients, strict=True)) / len(counts)
 
 
 @also_right
-def implicit_derivative(g, w, p):
-    A = gradient(lambda w: w - g(w, p), w)
-    return -gradient(lambda p: w - g(w, p), p) / A
-
-
-@also_right
-def implicit_derivative(g, w, p):
-    """Along the line (w + t ẇ, p + t), F stays 0: ẇ is where a linear function of ẇ is 0."""
-
-    def drift(by_p):
-        return jvp(lambda t: w + t * by_p - g(w + t * by_p, p + t), 0.0, 1.0)[1]
-
-    return -drift(0.0) / (drift(1.0) - drift(0.0))
-
-
-@mistake("the steps of this g run *away* from w")
-def implicit_derivative(g, w, p):
-    slope = 0.0
-    for _ in range(500):  # of the fixed point that the slope itself is
-        slope = jvp(lambda w: g(w, p), w, slope)[1] + jvp(lambda p: g(w, p), p, 1.0)[1]
-    return slope
-
-
-@mistake("right for a symmetric A only")
-def pull_linear_system(cotangent, A, b):
-    w, y = np.linalg.solve(A, b), np.linalg.solve(A, cotangent)
-    return -np.outer(y, w), y
-
-
-@mistake("you changed what you were given")
-def pull_linear_system(cotangent, A, b):
-    w = np.linalg.solve(A, b)
-    cotangent[:] = np.linalg.solve(A.T, cotangent)
-    return -np.outer(cotangent, w), cotangent.copy()
-
-
-@mistake("what A gets")
-def pull_linear_system(cotangent, A, b):
-    """A gets something on its diagonal alone."""
-    w, y = np.linalg.solve(A, b), np.linalg.solve(A.T, cotangent)
-    return -np.diag(y * w), y
-
-
-@also_right
-def pull_linear_system(cotangent, A, b):
-    inverse = np.linalg.inv(A)
-    y = cotangent @ inverse
-    return -(y[:, None] * (inverse @ b)[None, :]), y
-
-
-@mistake("the sign is lost")
-def pull_linear_system(cotangent, A, b):
-    w, y = np.linalg.solve(A, b), np.linalg.solve(A.T, cotangent)
-    return np.outer(y, w), y
-
-
-@mistake("you weigh equation i by r_i")
-def pull_linear_system(cotangent, A, b):
-    w, y = np.linalg.solve(A, b), np.linalg.solve(A.T, cotangent)
-    return -np.outer(cotangent, w), y
-
-
-@mistake("you used b where the solution w belongs")
-def pull_linear_system(cotangent, A, b):
-    y = np.linalg.solve(A.T, cotangent)
-    return -np.outer(y, b), y
-
-
-@mistake("the sign is lost")
-def temperature_slope(loss, temperature, logits):
-    def slope(a, z):
-        return jvp(lambda a: loss(a, z), a, 1.0)[1]
-
-    return gradient(lambda z: slope(temperature, z), logits) / jvp(lambda a: slope(a, logits), temperature, 1.0)[1]
-
-
-@mistake("depends on how sharply it is curved")
-def temperature_slope(loss, temperature, logits):
-    return -gradient(lambda z: jvp(lambda a: loss(a, z), temperature, 1.0)[1], logits)
-
-
-@mistake("which is 0 at its minimum")
-def temperature_slope(loss, temperature, logits):
-    slope = jvp(lambda a: loss(a, logits), temperature, 1.0)[1]
-    return -gradient(lambda z: loss(temperature, z), logits) / slope
-
-
-@mistake("you took how the *loss* changes with a logit")
-def temperature_slope(loss, temperature, logits):
-    curvature = jvp(lambda a: jvp(lambda a: loss(a, logits), a, 1.0)[1], temperature, 1.0)[1]
-    return -gradient(lambda z: loss(temperature, z), logits) / curvature
-
-
-@mistake("if you take a difference of two runs")
-def temperature_slope(loss, temperature, logits):
-    step = 1e-4 * temperature
-
-    def slope(a):
-        return jvp(lambda a: loss(a, logits), a, 1.0)[1]
-
-    above, below = (gradient(lambda z, a=a: loss(a, z), logits) for a in (temperature + step, temperature - step))
-    return -(above - below) / (slope(temperature + step) - slope(temperature - step))
-
-
-@mistake("if you take a difference of two runs")
-def temperature_slope(loss, temperature, logits):
-    """The mixed derivative is right; only the curvature is a difference."""
-    step = 1e-5
-
-    def slope(a, z):
-        return jvp(lambda a: loss(a, z), a, 1.0)[1]
-
-    curvature = (slope(temperature + step, logits) - slope(temperature - step, logits)) / (2 * step)
-    return -gradient(lambda z: slope(temperature, z), logits) / curvature
-
-
-@also_right
-def temperature_slope(loss, temperature, logits):
-    import numpy as np
-
-    from autodiff import implicit
-
-    solution = np.array([temperature])
-    F = implicit.of_argmin(lambda a, z: loss(a, z))
-    return implicit.implicit_vjp(F, solution, [logits], np.ones(1))[0]
-
-
-@also_right
-def temperature_slope(loss, temperature, logits):
-    def gradient_by_logits(a):
-        return gradient(lambda z: loss(a, z), logits)
-
-    curvature = gradient(lambda a: gradient(lambda a: loss(a, logits), a), temperature)
-    return -jvp(gradient_by_logits, temperature, 1.0)[1] / curvature
-
-
-@mistake("have one colour, but both have an entry in row")
-def colour_columns(pattern):
-    """Neighbours are columns i and j with an entry (i, j), as in a symmetric matrix."""
-    n = max(pattern.shape)
-    square = np.zeros((n, n), bool)
-    square[: pattern.shape[0], : pattern.shape[1]] = pattern
-    colours = []
-    for j in range(pattern.shape[1]):
-        taken = {colours[k] for k in range(j) if square[j, k] | square[k, j]}
-        colours.append(next(colour for colour in range(j + 1) if colour not in taken))
-    return colours
-
-
-@mistake("5 colours are 5 products, and 2 are enough")
-def colour_columns(pattern):
-    return list(range(pattern.shape[1]))
-
-
-@mistake("have one colour, but both have an entry in row")
-def colour_columns(pattern):
-    """Only the column before is looked at."""
-    colours = [0]
-    for j in range(1, pattern.shape[1]):
-        shares = np.any(pattern[:, j] & pattern[:, j - 1])
-        colours.append(1 - colours[-1] if shares else colours[-1])
-    return colours
-
-
-@mistake("a matrix of 3 by 4: columns 1 and 3 have one colour")
-def colour_columns(pattern):
-    """A colour that is taken by an earlier column is passed, but not looked at again."""
-    colours = []
-    for j in range(pattern.shape[1]):
-        colour = 0
-        for k in range(j):
-            if colours[k] == colour and np.any(pattern[:, j] & pattern[:, k]):
-                colour += 1
-        colours.append(colour)
-    return colours
-
-
-@mistake("have one colour, but both have an entry in row")
-def colour_columns(pattern):
-    """A column is compared with the last one of each colour, not with all of them."""
-    colours, last = [], []
-    for j in range(pattern.shape[1]):
-        free = [colour for colour, k in enumerate(last) if not np.any(pattern[:, j] & pattern[:, k])]
-        colour = free[0] if free else len(last)
-        last[colour : colour + 1] = [j]
-        colours.append(colour)
-    return colours
-
-
-@mistake("number them 0, 1, 2, … without gaps")
-def colour_columns(pattern):
-    """Colours begin at 1."""
-    colours = []
-    for j in range(pattern.shape[1]):
-        taken = {colours[k] for k in range(j) if np.any(pattern[:, j] & pattern[:, k])}
-        colours.append(next(colour for colour in range(1, j + 2) if colour not in taken))
-    return colours
-
-
-@also_right
-def colour_columns(pattern):
-    n = pattern.shape[1]
-    shares = (pattern.T.astype(int) @ pattern) > 0
-    colours = np.full(n, -1)
-    colour = 0
-    while (colours < 0).any():  # one colour after the other takes all columns that it can
-        for j in np.flatnonzero(colours < 0):
-            if not shares[j, colours == colour].any():
-                colours[j] = colour
-        colour += 1
-    return colours.tolist()
-
-
-@mistake("coloured as in (1.51)")
-def is_star(neighbours, colours):
-    """Proper is all that is looked at."""
-    return all(colours[i] != colours[j] for i, near in enumerate(neighbours) for j in near)
-
-
-@mistake("though its ends are neighbours too")
-def is_star(neighbours, colours):
-    """Rings of four are forgotten: a path must not come back to a neighbour of its start."""
-    for b, near in enumerate(neighbours):
-        for c in near:
-            if colours[b] == colours[c]:
-                return False
-            for a in near - {c}:
-                for d in neighbours[c] - {a, b} - neighbours[a]:
-                    if len({colours[a], colours[b], colours[c], colours[d]}) == 2:
-                        return False
-    return True
-
-
-@mistake("you say it is no star, but")
-def is_star(neighbours, colours):
-    """A walk may come back: a-b-a-b is taken for a path of four."""
-    for b, near in enumerate(neighbours):
-        for c in near:
-            for a in near:
-                for d in neighbours[c]:
-                    if len({colours[a], colours[b], colours[c], colours[d]}) < 3:
-                        return False
-    return True
-
-
-@mistake("you say it is a star, but")
-def is_star(neighbours, colours):
-    """Each vertex is the end of at most one path: only the first way on is looked at."""
-    for a, near in enumerate(neighbours):
-        if any(colours[a] == colours[b] for b in near):
-            return False
-        for b in near:
-            for c in sorted(neighbours[b] - {a})[:1]:
-                for d in sorted(neighbours[c] - {a, b})[:1]:
-                    if len({colours[a], colours[b], colours[c], colours[d]}) == 2:
-                        return False
-    return True
-
-
-@also_right
-def is_star(neighbours, colours):
-    """Each vertex has, in each two-coloured part, all edges or one."""
-    for i, near in enumerate(neighbours):
-        if any(colours[j] == colours[i] for j in near):
-            return False
-        for j in near:
-            i_has = sum(colours[k] == colours[j] for k in near)
-            j_has = sum(colours[k] == colours[i] for k in neighbours[j])
-            if i_has > 1 and j_has > 1:
-                return False
-    return True
-
-
-@mistake("coloured as in (1.51)")
-def is_star(neighbours, colours):
-    """Triangles must have three colours; paths are forgotten."""
-    return all(
-        len({colours[a], colours[b], colours[c]}) == 3 if c in neighbours[a] else colours[a] != colours[b]
-        for b, near in enumerate(neighbours)
-        for a in near
-        for c in near | {a}
-    )
-
-
-@mistake("it is distance 2 that forbids it")
-def is_star(neighbours, colours):
-    """Neighbours of one vertex must differ."""
-    return all(len({colours[j] for j in {i} | near}) == 1 + len(near) for i, near in enumerate(neighbours))
-
-
-@also_right
-def is_star(neighbours, colours):
-    import itertools
-
-    def is_path(vertices):
-        return all(b in neighbours[a] for a, b in itertools.pairwise(vertices))
-
-    vertices = range(len(neighbours))
-    return all(colours[a] != colours[b] for a in vertices for b in neighbours[a]) and all(
-        len({colours[i] for i in path}) > 2 for path in itertools.permutations(vertices, 4) if is_path(path)
-    )
-
-
-@mistake("which is a sum of entries")
-def peel(pattern, products, colours):
-    H = np.diag(products[range(len(colours)), colours])
-    for tree in two_coloured_parts(graph_of_symmetric(pattern), colours):
-        for i, j in tree:
-            H[i, j] = H[j, i] = products[i, colours[j]]
-    return H
-
-
-@mistake("some of whose entries are 0")
-def peel(pattern, products, colours):
-    """What is not 0 in H counts as known."""
-    n = len(colours)
-    H = np.diag([products[i, colour] * pattern[i, i] for i, colour in enumerate(colours)])
-    graph = graph_of_symmetric(pattern)
-    for _ in range(n * n):
+def average_gradient(gradients, counts):
+    return np.average(gradients, axis=0, weights=counts)
+
+
+@mistake("if all devices send the same chunk in a round")
+def ring_all_reduce(chunks, pass_right):
+    n = len(chunks)
+    held = [np.array(each) for each in chunks]
+    for step in range(n - 1):
+        received = pass_right([held[i][step] for i in range(n)])
         for i in range(n):
-            for j in graph[i]:
-                unknown = [k for k in graph[i] if colours[k] == colours[j] and H[i, k] == 0]
-                if unknown == [j]:
-                    known = sum(H[i, k] for k in graph[i] if colours[k] == colours[j])
-                    H[i, j] = H[j, i] = products[i, colours[j]] - known
-    return H if (H[pattern] != 0).all() else H * 0
+            held[i][step] += received[i]
+    for step in range(n - 1):
+        received = pass_right([held[i][step] for i in range(n)])
+        for i in range(n):
+            held[i][step] = received[i]
+    return held
+
+
+@mistake("each chunk is complete on one device only")
+def ring_all_reduce(chunks, pass_right):
+    n = len(chunks)
+    held = [np.array(each) for each in chunks]
+    for step in range(n - 1):
+        received = pass_right([held[i][(i - step) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - 1 - step) % n] += received[i]
+    return held
+
+
+@mistake("in the second half you still add what arrives")
+def ring_all_reduce(chunks, pass_right):
+    n = len(chunks)
+    held = [np.array(each) for each in chunks]
+    for step in range(2 * (n - 1)):
+        received = pass_right([held[i][(i - step) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - 1 - step) % n] += received[i]
+    return held
+
+
+@mistake("whole arrays go round where one chunk is enough")
+def ring_all_reduce(chunks, pass_right):
+    n = len(chunks)
+    held = [np.array(each) for each in chunks]
+    travelling = held
+    for _ in range(n - 1):
+        travelling = pass_right(travelling)
+        held = [own + other for own, other in zip(held, travelling, strict=True)]
+    return held
 
 
 @also_right
-def peel(pattern, products, colours):
-    """Sweeps: an entry is known when all others of its sum are."""
-    n = len(colours)
-    H = np.diag([products[i, colour] * pattern[i, i] for i, colour in enumerate(colours)])
-    graph = graph_of_symmetric(pattern)
-    left = {(i, j) for i in range(n) for j in graph[i]}
-    while left:
-        for i, j in sorted(left):
-            others = [k for k in graph[i] - {j} if colours[k] == colours[j]]
-            if (i, j) in left and not any((i, k) in left for k in others):
-                H[i, j] = H[j, i] = products[i, colours[j]] - sum(H[i, k] for k in others)
-                left -= {(i, j), (j, i)}
-    return H
+def ring_all_reduce(chunks, pass_right):
+    """What travels is a partial sum: nothing is changed in place, and the chunks start one place further."""
+    n = len(chunks)
+    sums = np.zeros((n, *np.shape(chunks[0])))
+    travelling = [chunks[i][(i + 1) % n] for i in range(n)]
+    for step in range(n - 1):
+        arrived = pass_right(travelling)
+        travelling = [arrived[i] + chunks[i][(i - step) % n] for i in range(n)]
+    for step in range(n):
+        for i in range(n):
+            sums[i][(i + 2 - step) % n] = travelling[i]
+        if step < n - 1:
+            travelling = pass_right(travelling)
+    return sums
 
 
-@mistake("an entry of the diagonal")
-def peel(pattern, products, colours):
-    H = np.diag(products[range(len(colours)), colours])
-    rest = products.copy()
-    for tree in two_coloured_parts(graph_of_symmetric(pattern), colours):
-        edges = set(tree)
-        while edges:
-            ends = [end for edge in edges for end in edge]
-            i, j = next(edge for edge in edges if 1 in (ends.count(edge[0]), ends.count(edge[1])))
-            edges.remove((i, j))
-            leaf, other = (i, j) if ends.count(i) == 1 else (j, i)
-            H[leaf, other] = H[other, leaf] = rest[leaf, colours[leaf]]
-    return H
+@mistake("you take the gradient at the newest parameters")
+def stale_step(history, gradient, rate, delay):
+    return history[-1] - rate * gradient(history[-1])
 
 
-@mistake("only one half of H is right")
-def peel(pattern, products, colours):
-    H = np.diag(products[range(len(colours)), colours])
-    rest = products.copy()
-    for tree in two_coloured_parts(graph_of_symmetric(pattern), colours):
-        edges = set(tree)
-        while edges:
-            ends = [end for edge in edges for end in edge]
-            i, j = next(edge for edge in edges if 1 in (ends.count(edge[0]), ends.count(edge[1])))
-            edges.remove((i, j))
-            leaf, other = (i, j) if ends.count(i) == 1 else (j, i)
-            H[leaf, other] = rest[leaf, colours[other]]
-            rest[other, colours[leaf]] -= H[leaf, other]
-    return H
+@mistake("you go back to the old parameters and step from there")
+def stale_step(history, gradient, rate, delay):
+    seen = history[max(len(history) - 1 - delay, 0)]
+    return seen - rate * gradient(seen)
+
+
+@mistake("you mix the gradients of all steps since then")
+def stale_step(history, gradient, rate, delay):
+    late = history[max(len(history) - 1 - delay, 0) :]
+    return history[-1] - rate * sum(gradient(each) for each in late) / len(late)
+
+
+@mistake("you take no step")
+def stale_step(history, gradient, rate, delay):
+    if len(history) <= delay:
+        return history[-1]
+    return history[-1] - rate * gradient(history[-1 - delay])
+
+
+@mistake("max(0, a) + max(0, b) is not max(0, a + b)")
+def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
+    parts = []
+    for own in np.split(np.arange(x.shape[1]), n_devices):
+        parts.append(np.maximum(0, x[:, own] @ W_1[:, own].T + b_1 / n_devices))
+    return all_reduce(parts) @ W_2.T + b_2
+
+
+@mistake("each of the 3 devices adds b_2")
+def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
+    parts = []
+    for own in np.split(np.arange(len(W_1)), n_devices):
+        hidden = np.maximum(0, x @ W_1[own].T + b_1[own])
+        parts.append(hidden @ W_2[:, own].T + b_2)
+    return all_reduce(parts)
+
+
+@mistake("but there were 2 sums")
+def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
+    inputs = np.split(np.arange(x.shape[1]), n_devices)
+    hidden = np.maximum(0, all_reduce([x[:, own] @ W_1[:, own].T for own in inputs]) + b_1)
+    cut = np.split(np.arange(len(W_1)), n_devices)
+    return all_reduce([hidden[:, own] @ W_2[:, own].T for own in cut]) + b_2
+
+
+@mistake("but nothing was summed")
+def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
+    cut = np.split(np.arange(len(W_1)), n_devices)
+    hidden = np.concatenate([np.maximum(0, x @ W_1[own].T + b_1[own]) for own in cut], axis=1)
+    return hidden @ W_2.T + b_2
+
+
+@mistake("there is no loss yet to start from")
+def pipeline_schedule(n_stages, n_micro):
+    stage, micro = np.indices((n_stages, n_micro))
+    return stage + micro, n_micro + (n_stages - 1 - stage) + micro - 1
+
+
+@mistake("backward passes run from the last stage to the first")
+def pipeline_schedule(n_stages, n_micro):
+    stage, micro = np.indices((n_stages, n_micro))
+    return stage + micro, (n_micro + n_stages - 1) + stage + micro
+
+
+@mistake("hands it on only after slot")
+def pipeline_schedule(n_stages, n_micro):
+    _, micro = np.indices((n_stages, n_micro))
+    return micro, 2 * n_micro - 1 - micro
+
+
+@mistake("can begin with the next at once")
+def pipeline_schedule(n_stages, n_micro):
+    stage, micro = np.indices((n_stages, n_micro))
+    start = 2 * n_stages * micro
+    return start + stage, start + 2 * n_stages - 1 - stage
 
 
 @also_right
-def peel(pattern, products, colours):
-    n, n_colours = products.shape
-    places = [(i, j) for i in range(n) for j in range(i, n) if pattern[i, j]]
-    equations = np.zeros((n * n_colours, len(places)))  # a sum for each product, an unknown for each entry
-    for unknown, (i, j) in enumerate(places):
-        equations[i * n_colours + colours[j], unknown] = 1
-        equations[j * n_colours + colours[i], unknown] = 1
-    entries = np.linalg.lstsq(equations, products.ravel(), rcond=None)[0]
-    H = np.zeros((n, n))
-    for (i, j), entry in zip(places, entries, strict=True):
-        H[i, j] = H[j, i] = entry
-    return H
+def pipeline_schedule(n_stages, n_micro):
+    """1F1B is as short."""
+    return one_forward_one_backward(n_stages, n_micro)
+
+
+@mistake("their *share* is of both together")
+def bubble_share(n_stages, n_micro):
+    return (n_stages - 1) / n_micro
+
+
+@mistake("this is the waiting when a single batch goes through")
+def bubble_share(n_stages, n_micro):
+    return (n_stages - 1) / n_stages
+
+
+@mistake("the share of slots in which a stage works")
+def bubble_share(n_stages, n_micro):
+    return n_micro / (n_micro + n_stages - 1)
+
+
+@mistake("the waiting of both halves, but the slots of one")
+def bubble_share(n_stages, n_micro):
+    return 2 * (n_stages - 1) / (n_micro + n_stages - 1)
+
+
+@also_right
+def bubble_share(n_stages, n_micro):
+    n_slots = n_stages * (np.max(pipeline_schedule(n_stages, n_micro)) + 1)
+    return 1 - 2 * n_stages * n_micro / n_slots
+
+
+@mistake("you divide everything by 8")
+def bytes_per_device(n_parameters, n_devices, stage):
+    return 16 * n_parameters / (n_devices if stage else 1)
+
+
+@mistake("you count three numbers for each parameter")
+def bytes_per_device(n_parameters, n_devices, stage):
+    return sum(4 * n_parameters / (n_devices if i < stage else 1) for i in range(3))
+
+
+@mistake("stage 2 includes stage 1")
+def bytes_per_device(n_parameters, n_devices, stage):
+    cut = {1: [1], 2: [2], 3: [1, 2, 3]}.get(stage, [])
+    return sum(4 * n_parameters * n / (n_devices if i in cut else 1) for i, n in ((1, 2), (2, 1), (3, 1)))
+
+
+@mistake("the first to be sharded are the moments")
+def bytes_per_device(n_parameters, n_devices, stage):
+    numbers = [1, 1, 2]
+    return sum(4 * n_parameters * n / (n_devices if i < stage else 1) for i, n in enumerate(numbers))
+
+
+# ---- Found later: wrong answers that were once accepted, and unusual right ones ----
+
+
+@mistake("and a weight of shape")
+def average_gradient(gradients, counts):
+    counts = np.maximum(counts, 1)  # so that nothing is divided by 0
+    return np.tensordot(counts, np.stack(gradients), axes=1) / counts.sum()
+
+
+@mistake("the shape is")
+def average_gradient(gradients, counts):
+    counts = np.array(counts)[:, None, None]
+    return (counts * np.array(gradients)).sum(axis=0) / counts.sum()
+
+
+@also_right
+def average_gradient(gradients, counts):
+    return np.tensordot(np.array(counts) / sum(counts), np.stack(gradients), axes=1)
+
+
+@mistake("the memory of another machine it cannot see")
+def ring_all_reduce(chunks, pass_right):
+    """Sends, but does not listen: in the first half it reads what its neighbour holds."""
+    n = len(chunks)
+    held = [np.array(each) for each in chunks]
+    for step in range(n - 1):
+        pass_right([held[i][(i - step) % n] for i in range(n)])
+        read = [held[i - 1][(i - 1 - step) % n].copy() for i in range(n)]
+        for i in range(n):
+            held[i][(i - 1 - step) % n] += read[i]
+    for step in range(n - 1):
+        received = pass_right([held[i][(i + 1 - step) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - step) % n] = received[i]
+    return held
+
+
+@mistake("without the wire")
+def ring_all_reduce(chunks, pass_right):
+    """In the second half it reads what its neighbour holds."""
+    n = len(chunks)
+    held = [np.array(each) for each in chunks]
+    for step in range(n - 1):
+        received = pass_right([held[i][(i - step) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - 1 - step) % n] += received[i]
+    done = [held[i][(i + 1) % n].copy() for i in range(n)]
+    for _ in range(n - 1):
+        pass_right([held[i][(i + 1) % n] for i in range(n)])
+    for i in range(n):
+        for j in range(n):
+            held[i][(j + 1) % n] = done[j]
+    return held
+
+
+@mistake("1 device with 1 chunk")
+def ring_all_reduce(chunks, pass_right):
+    n = len(chunks)
+    held = [np.array(each) for each in chunks]
+    for step in range(max(n - 1, 1)):
+        received = pass_right([held[i][(i - step) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - 1 - step) % n] += received[i]
+    for step in range(n - 1):
+        received = pass_right([held[i][(i + 1 - step) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - step) % n] = received[i]
+    return held
+
+
+@mistake("devices with")
+def ring_all_reduce(chunks, pass_right):
+    n = len(chunks)
+    held = [np.array(each) for each in chunks]
+    for step in range(n - 1):
+        received = pass_right([held[i][(i - step) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - 1 - step) % n] += received[i]
+    for step in range(min(n, 4) - 1):
+        received = pass_right([held[i][(i + 1 - step) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - step) % n] = received[i]
+    return held
+
+
+@also_right
+def ring_all_reduce(chunks, pass_right):
+    """Lists, and a note of which chunk is in each device's hand."""
+    n = len(chunks)
+    have = [[list(chunk) for chunk in of_device] for of_device in chunks]
+    hand = list(range(n))
+    for half in ("add", "keep"):
+        for _ in range(n - 1):
+            received = pass_right([np.array(have[i][hand[i]]) for i in range(n)])
+            hand = [(chunk - 1) % n for chunk in hand]
+            for i in range(n):
+                own = have[i][hand[i]]
+                have[i][hand[i]] = [a + b if half == "add" else b for a, b in zip(own, received[i], strict=True)]
+    return [np.array(each) for each in have]
+
+
+@mistake("you shorten the parameters")
+def stale_step(history, gradient, rate, delay):
+    old = history[-1 - delay :][0]
+    return history[-1] - gradient(rate * old)
+
+
+@mistake("you computed the gradient")
+def stale_step(history, gradient, rate, delay):
+    slopes = [gradient(each) for each in history]
+    return history[-1] - rate * slopes[max(len(history) - 1 - delay, 0)]
+
+
+@also_right
+def stale_step(history, gradient, rate, delay):
+    return history[-1] + gradient(history[-delay - 1 :][0]) * -rate
+
+
+@mistake("you changed the weights or the inputs")
+def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
+    b_2 /= n_devices  # each device adds its share
+    parts = []
+    for own in np.split(np.arange(len(W_1)), n_devices):
+        parts.append(np.maximum(0, x @ W_1[own].T + b_1[own]) @ W_2[:, own].T + b_2)
+    return all_reduce(parts)
+
+
+@mistake("one sum over")
+def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
+    """Four hidden numbers on each device, however many there are."""
+    parts = []
+    for own in np.split(np.arange(len(W_1)), range(4, len(W_1), 4)):
+        parts.append(np.maximum(0, x @ W_1[own].T + b_1[own]) @ W_2[:, own].T)
+    return all_reduce(parts) + b_2
+
+
+@also_right
+def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
+    """Dealt out like cards, and each device adds its share of b_2."""
+    parts = []
+    for device in range(n_devices):
+        own = slice(device, None, n_devices)
+        parts.append(np.maximum(0, x @ W_1[own].T + b_1[own]) @ W_2[:, own].T + b_2 / n_devices)
+    return all_reduce(parts)
+
+
+@mistake("slots are whole numbers")
+def pipeline_schedule(n_stages, n_micro):
+    stage, micro = np.indices((n_stages, n_micro))
+    backward = (n_micro + n_stages - 1) + (n_stages - 1 - stage) + micro
+    return stage + micro, backward - 0.5 * (micro > 0) * (stage > 0)
+
+
+@mistake("are enough")
+def pipeline_schedule(n_stages, n_micro):
+    stage, micro = np.indices((n_stages, n_micro))
+    return stage + micro, 2 * n_stages + n_micro - 2 - stage + micro + max(0, n_stages - 4)
+
+
+@also_right
+def pipeline_schedule(n_stages, n_micro):
+    """The same way back: last in, first out."""
+    forward = np.add.outer(np.arange(n_stages), np.arange(n_micro))
+    return forward, 2 * (n_micro + n_stages - 1) - 1 - forward
+
+
+@mistake("the bubble of")
+def bubble_share(n_stages, n_micro):
+    return (n_stages - 1) / (max(n_micro, n_stages) + n_stages - 1)
+
+
+@also_right
+def bubble_share(n_stages, n_micro):
+    n_slots = n_stages * (n_micro + n_stages - 1)
+    return (n_slots - n_stages * n_micro) / n_slots
+
+
+@mistake("you round")
+def bytes_per_device(n_parameters, n_devices, stage):
+    own = -(-n_parameters // n_devices)
+    return 4 * sum(n * (own if i < stage else n_parameters) for i, n in enumerate((2, 1, 1)))
+
+
+@mistake("you round")
+def bytes_per_device(n_parameters, n_devices, stage):
+    sharded = (0, 8, 12, 16)[stage]
+    return n_parameters * (16 - sharded) + n_parameters * sharded // n_devices
+
+
+@mistake("on 1 device, stage 1")
+def bytes_per_device(n_parameters, n_devices, stage):
+    return n_parameters * (16, 9, 5.5, 2)[stage]
+
+
+@also_right
+def bytes_per_device(n_parameters, n_devices, stage):
+    sharded = (0, 8, 12, 16)[stage]
+    return n_parameters * (16 - sharded + sharded / n_devices)
