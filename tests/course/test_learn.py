@@ -110,6 +110,36 @@ def test_progress_survives_and_a_new_start_keeps_the_old_file(here):
     assert re.search(rf"{re.escape(LESSON.title)} +0 of", learn())
 
 
+def test_a_file_of_an_older_folder_is_named_and_stays_as_it_is(here):
+    """Lesson 7 was once lesson 5, whose number another lesson has now."""
+    [fifth, seventh] = [lesson for lesson in all_lessons() if lesson.number in (5, 7)]
+    folder, others = here / "my_lessons", "from lesson_03 import what_is_not_there\n"
+    folder.mkdir()
+    (folder / "lesson_05.py").write_text(seventh.stubs() + others, encoding="utf-8")
+    notes = {"done": {"lesson_05": ["windows"]}, "hints": {}}
+    (folder / "progress.json").write_text(json.dumps(notes), encoding="utf-8")
+    for arguments in ([], [fifth.exercises[-1].name]):
+        told = learn(5, *arguments)
+        assert "lesson_05.py has the exercises of today's lesson 7, as lessons have new numbers; " in told
+        assert "copy what you have into the files that `pellucid learn --new DIR` writes\n" in told
+        assert "write " not in told, "not into this one"
+    assert (folder / "lesson_05.py").read_text(encoding="utf-8") == seventh.stubs() + others
+    [row] = json.loads(learn("--report"))["lessons"]
+    assert row["next"]["fault"].startswith("lesson_05.py has the exercises of today's lesson 7")
+    assert OwnFirst(folder, notes["done"], print).find_spec("lesson_05") is None, "nothing of it is lesson 5's"
+    old_stubs = LESSON.stubs().replace("lesson 1: ", "lesson 9: ")
+    (folder / "lesson_01.py").write_text(old_stubs, encoding="utf-8")
+    assert "· push_product " in learn(1), "not written yet, though it names an older number"
+
+
+def test_each_lessons_own_file_is_known_as_its_own(tmp_path):
+    for lesson in all_lessons():
+        for other in all_lessons():
+            file = tmp_path / f"{other.module}.py"
+            file.write_text(other.stubs(), encoding="utf-8")
+            assert attempts._lesson_in(file, lesson) == (None if lesson == other else other)
+
+
 def test_hints_unfold_one_by_one(here, unchecked):
     hints = LESSON.exercises[0].hints
     assert len(hints) == 2

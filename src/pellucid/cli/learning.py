@@ -142,10 +142,9 @@ def _report(lesson: Lesson, workbook: Workbook, exercise: str | None, hint: bool
     lines += [*used, ""]
     if is_of_another_version(lesson, workbook.folder):
         lines.append("note   your folder is of another version of this lesson; `pellucid learn --new DIR` has today's")
-    lines += [
-        f"read   {_page(lesson, workbook)}#{asked.section}",
-        f"write  {file}, from line {_line_of(asked.name, file)}{', which is new' if is_new else ''}",
-    ]
+    lines.append(f"read   {_page(lesson, workbook)}#{asked.section}")
+    if line := _line_of(asked.name, file):
+        lines.append(f"write  {file}, from line {line}{', which is new' if is_new else ''}")
     n_shown = workbook.hints_shown(lesson, asked.name)
     if hint:
         n_shown = workbook.one_more_hint(lesson, asked.name, len(asked.hints))
@@ -179,7 +178,7 @@ def _page(lesson: Lesson, workbook: Workbook) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def _line_of(name: str, file: Path) -> int:
-    """The line at which a function is defined; 1 if it is not."""
+def _line_of(name: str, file: Path) -> int | None:
+    """The line at which a function is defined; None if it is not."""
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    return next((i for i, line in enumerate(lines, 1) if line.startswith(f"def {name}(")), 1)
+    return next((i for i, line in enumerate(lines, 1) if line.startswith(f"def {name}(")), None)

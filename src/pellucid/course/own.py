@@ -65,9 +65,10 @@ class OwnFirst(MetaPathFinder):
     def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
         if fullname not in self.lessons:
             return None
-        file, done = self.folder / f"{fullname}.py", self.done.get(fullname, [])
+        lesson, file = self.lessons[fullname], self.folder / f"{fullname}.py"
+        done = {each.name for each in lesson.exercises} & set(self.done.get(fullname, []))
         is_theirs = bool(done) and file.exists()
-        self.say(whose(self.lessons[fullname], done if is_theirs else []))
+        self.say(whose(lesson, done if is_theirs else []))
         return spec_from_file_location(fullname, file, loader=_Loader(self, file, fullname)) if is_theirs else None
 
 
