@@ -113,6 +113,8 @@ def main() -> None:
     if given.rerun:
         check_again(given)
         return
+    if not given.files:
+        parser.error("there is nothing to do; name the reports, or a folder with --rerun")
     reports = {file.stem: read(file) for file in given.files}
     print(table(reports))
     for line in stuck(reports):

@@ -77,7 +77,9 @@ def report_of(files: list[Path], seed: int, gib: float = 8.0, minutes: float = 1
 def submissions_in(folder: Path) -> dict[str, list[Path]]:
     """The lesson files of each student: of two for one lesson, the newer. Each folder in `folder` is a student's."""
     found: dict[str, dict[str, Path]] = {}
-    for file in sorted(folder.glob("*/**/lesson_??.py"), key=lambda path: path.stat().st_mtime):
+    modules = {lesson.module for lesson in all_lessons()}
+    files = [file for file in folder.glob("*/**/lesson_??.py") if file.stem in modules and file.is_file()]
+    for file in sorted(files, key=lambda path: path.stat().st_mtime):
         found.setdefault(file.relative_to(folder).parts[0], {})[file.name] = file
     return {student: list(files.values()) for student, files in sorted(found.items())}
 
@@ -86,7 +88,7 @@ def unusual_imports(lesson: Lesson, file: Path) -> str:
     """Modules that a file imports and ours does not: a file that changes its checks has to import something."""
     try:
         theirs = _imports(file.read_bytes())
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two if it is nested too deeply
         return ""
     return " ".join(sorted(theirs - _imports(lesson.solutions.read_bytes())))
 

@@ -539,6 +539,26 @@ def test_points_become_tables_for_a_gradebook(here, monkeypatch, capsys):
         collect_reports.main()
 
 
+def test_no_students_file_ends_the_check_of_the_others(here, monkeypatch, capsys):
+    """A folder with a file's name, a lesson that is not there, code that no parser takes."""
+    folder = here / "submissions"
+    (folder / "anna" / "lesson_01.py").mkdir(parents=True)
+    (folder / "otto").mkdir()
+    (folder / "otto" / "lesson_77.py").write_text("", encoding="utf-8")
+    assert rerun.submissions_in(folder) == {}
+    monkeypatch.setattr("sys.argv", ["_", "--rerun", "submissions", "--csv", "p.csv"])
+    with pytest.raises(SystemExit, match="no folder of a student with a lesson file"):
+        collect_reports.main()
+    for deep in ("x = " + "-" * 200_000 + "1", "x = a" + ".b" * 200_000):
+        (here / "deep.py").write_text(deep, encoding="utf-8")
+        assert rerun.unusual_imports(LESSON, here / "deep.py") == ""
+    monkeypatch.setattr("sys.argv", ["_"])
+    with pytest.raises(SystemExit) as ended:
+        collect_reports.main()
+    assert ended.value.code == 2
+    assert "name the reports, or a folder with --rerun" in capsys.readouterr().err
+
+
 def test_damaged_notes_are_named_and_answers_are_kept(here, unchecked):
     learn(1)
     notes = here / "my_lessons" / "progress.json"
