@@ -202,7 +202,10 @@ def _other_means(lesson: ModuleType) -> None:
         what = f"{n} words, some of equal probability"
         again = f"{what}: you have {{:.4g}}, not {right:.4g}: two words of equal probability are still two words"
         by_both = [(of_set / d, again.format(of_set / d)) for d in (len(p), len(set(p)))]
-        expect(lesson.mean_surprise(p), right, what, by_both)
+        given = list(p)
+        expect(lesson.mean_surprise(given), right, what, by_both)
+        if given != p:
+            raise Wrong("your function changes the list that it gets; whoever needs these words again finds others")
 
 
 def _mean_of_four(lesson: ModuleType) -> None:
@@ -629,8 +632,12 @@ def mean_and_error(lesson: ModuleType) -> None:
         numbers = np.round(random.normal(size=n), 6) + offset
         mean, error = float(numbers.mean()), float(numbers.std(ddof=1) / math.sqrt(n))
         what = f"{n} numbers about {offset:,.0f}" if offset else f"{n} numbers"
-        answer = lesson.mean_and_error(numbers.tolist())
+        given = numbers.tolist()
+        answer = lesson.mean_and_error(given)
         expect(answer[0], mean, f"{what}: the mean", tolerance=1e-9)
+        if given != numbers.tolist():
+            raise Wrong("your function changes the list that it gets: the third number may belong to the third fable, "
+                        "and now it stands elsewhere")  # fmt: skip
         if offset == 1e8 and not abs(answer[1] - error) <= 1e-5 * error:
             raise Wrong(
                 f"{what}: your error is {answer[1]:.4g}, not {error:.4g}: is it a small difference of two large "

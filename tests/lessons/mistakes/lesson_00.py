@@ -185,6 +185,14 @@ def mean_surprise(probabilities):
     return statistics.fmean(map(surprise, probabilities))
 
 
+@mistake("changes the list that it gets")
+def mean_surprise(probabilities):
+    n, total = len(probabilities), 0.0
+    while len(probabilities):
+        total += surprise(probabilities.pop())
+    return total / n
+
+
 @mistake("a rare outcome is a rare surprise")
 def entropy(probabilities):
     return sum(surprise(p) for p in probabilities)
@@ -576,6 +584,28 @@ def floor_of_rules(rules, name="fable"):
     return of(name)
 
 
+@also_right
+def floor_of_rules(rules, name="fable"):
+    from collections import Counter
+
+    visits, all_visits = Counter({name: 1.0}), Counter()
+    while visits:
+        new = Counter()
+        for rule, v in visits.items():
+            all_visits[rule] += v
+            total = sum(w for w, _ in rules[rule])
+            for w, parts in rules[rule]:
+                for part in parts:
+                    if part in rules:
+                        new[part] += v * w / total
+        visits = new
+    out = 0.0
+    for rule, v in all_visits.items():
+        total = sum(w for w, _ in rules[rule])
+        out += v * entropy([w / total for w, _ in rules[rule]])
+    return out
+
+
 @mistake("that is how far *one* draw strays")
 def mean_and_error(values):
     mean = sum(values) / len(values)
@@ -635,3 +665,21 @@ def mean_and_error(values):
     n = len(values)
     mean = math.fsum(values) / n
     return [mean, math.sqrt(math.fsum((x - mean) ** 2 for x in values) / n / (n - 1))]
+
+
+@mistake("changes the list that it gets")
+def mean_and_error(values):
+    import statistics
+
+    values.sort()
+    return statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
+
+
+@also_right
+def mean_and_error(values):
+    m = s = 0.0
+    for n, x in enumerate(values, 1):
+        d = x - m
+        m += d / n
+        s += d * (x - m)
+    return m, math.sqrt(s / (n - 1) / n)
