@@ -95,7 +95,13 @@ def jacobian_from_jvps(lesson: ModuleType) -> None:
             raise Wrong(f"a direction has 3 numbers, one for each input; yours has the shape {np.shape(direction)}")
         return J @ np.asarray(direction, float)
 
-    answer = lesson.jacobian_from_jvps(jvp, 3)
+    try:
+        answer = lesson.jacobian_from_jvps(jvp, 3)
+    except (ValueError, IndexError):
+        raise Wrong("a Jacobian with 2 outputs and 3 inputs: your numbers do not fit into your array; it has a row for "
+                    "each output, and how many these are, the first call of `jvp` tells") from None  # fmt: skip
+    if isinstance(answer, list):
+        raise Wrong("you return a list; make an array of it, so that one can multiply by it")
     if answer is not None and np.shape(answer) == (3, 2) and np.allclose(answer, J.T):
         raise Wrong("your Jacobian lies on its side: a pass gives how all outputs change with one input, a column, "
                     "and you laid it down as a row")  # fmt: skip
@@ -116,6 +122,12 @@ def jacobian_from_jvps(lesson: ModuleType) -> None:
                         "of `jvp` tells") from None  # fmt: skip
         on_its_side = f"{what}: it lies on its side; a pass gives a column, how all outputs change with one input"
         expect(answer, J, what, [(J.T, on_its_side)])
+    expect(
+        lesson.jacobian_from_jvps(lambda v: v, 3),
+        np.eye(3),
+        "the Jacobian of f(x) = x, whose `jvp` hands back the very array that it gets; if yours writes the next "
+        "direction into the same array, the columns that it has kept change too",
+    )
 
 
 def pull_product(lesson: ModuleType) -> None:
@@ -129,12 +141,15 @@ def pull_product(lesson: ModuleType) -> None:
                                                     "gets 10")])  # fmt: skip
     r, x, y = draws("pull_product").normal(size=(3, 2, 4))
     what = "the tape calls your function with arrays too (here of shape (2, 4))"
+    given = r.copy(), x.copy(), y.copy()
     try:
-        for_x, for_y = pair_of(lesson.pull_product(r.copy(), x.copy(), y.copy()), what)
+        for_x, for_y = pair_of(lesson.pull_product(*given), what)
     except (TypeError, ValueError):
         raise Wrong(f"{what}, but yours takes single numbers alone; `*` takes both") from None
     expect(for_x, r * y, f"{what}: what x gets")
     expect(for_y, r * x, f"{what}: what y gets")
+    if not all(map(np.array_equal, given, (r, x, y))):
+        raise Wrong(f"{what}: you write into an array that you get; the tape still needs it: make a new one")
 
 
 def _pull_product_of_numbers(lesson: ModuleType) -> None:
@@ -229,6 +244,9 @@ def _order_of_few(lesson: ModuleType) -> None:
         if any(place[id(parent)] > place[id(tensor)] for parent, _ in tensor.parents):
             raise Wrong("a tensor stands before one of its own inputs: walking from the end, it would be reached after "
                         "that input had passed on, before all had arrived")  # fmt: skip
+    if len(lesson.topological_order(y)) != len(ids):
+        raise Wrong("asked for the order of the same graph again, you give another: you left marks on the tensors, or "
+                    "took the graph apart; keep what you need in a list or a set of this call")  # fmt: skip
     deep = x
     for _ in range(200):
         deep = deep + 1.0
@@ -352,6 +370,10 @@ def _walk_few(lesson: ModuleType) -> None:
     u = _times(lesson, x, x)
     y = _plus(lesson, u, _times(lesson, u, u))
     lesson.backward(y)
+    if np.shape(y.gradient) == (2,) and y.gradient[0] > 1.0:
+        raise Wrong(f"u = x·x and f = u + u·u: the output got 1, but later its array says {y.gradient[0]:g}: a sum "
+                    "hands the same array to both inputs, and `+=` writes into it; make a new one with `a = a + b`"
+                    )  # fmt: skip
     if np.shape(x.gradient) == (2,) and x.gradient[0] not in (36.0, np.nan):
         raise Wrong(f"u = x·x and f = u + u·u at 2: you have {x.gradient[0]:g}, not 36: u is used three times, and may "
                     "pass on only when all three shares have arrived")  # fmt: skip
@@ -362,6 +384,17 @@ def _walk_few(lesson: ModuleType) -> None:
         raise Wrong(f"the same walk a second time gives {x.gradient[0]:g}, not 36 again: the gradients of the first "
                     "are still there; set them to 0")  # fmt: skip
     expect(x.gradient, [36.0, 6.0], "the same walk once more")
+    for is_first in (True, False):  # an input that was not computed stands anywhere in the order
+        x, z = lesson.Tensor(3.0), lesson.Tensor(2.0)
+        square = _times(lesson, x, x)
+        lesson.backward(_plus(lesson, z, square) if is_first else _plus(lesson, square, z))
+        expect(
+            (x.gradient, z.gradient),
+            (6.0, 1.0),
+            "x² + z at x = 3: what x and z get",
+            [((0.0, 1.0), "x² + z at x = 3: x gets nothing: you stopped at z, which was not computed; the walk goes on "
+                          "to the last tensor of the order")],
+        )  # fmt: skip
 
 
 def unbroadcast(lesson: ModuleType) -> None:

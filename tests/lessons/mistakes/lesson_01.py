@@ -40,6 +40,11 @@ def push_product(x, x_tangent, y, y_tangent):
     return float(np.dot([x_tangent, x], [y, y_tangent]))
 
 
+@also_right
+def push_product(x, x_tangent, y, y_tangent):
+    return ((x + x_tangent) * (y + y_tangent) - (x - x_tangent) * (y - y_tangent)) / 2
+
+
 @mistake("lies on its side")
 def jacobian_from_jvps(jvp, n_inputs):
     return np.stack([jvp(direction) for direction in np.eye(n_inputs)])
@@ -98,6 +103,37 @@ def jacobian_from_jvps(jvp, n_inputs):
     return np.stack([*columns, jvp(np.ones(n_inputs)) - sum(columns)], axis=1)
 
 
+@mistake("hands back the very array")
+def jacobian_from_jvps(jvp, n_inputs):
+    v = np.zeros(n_inputs)
+    columns = []
+    for j in range(n_inputs):
+        v[:] = 0
+        v[j] = 1
+        columns.append(jvp(v))
+    return np.stack(columns, axis=1)
+
+
+@mistake("how many these are")
+def jacobian_from_jvps(jvp, n_inputs):
+    J = np.zeros((n_inputs, n_inputs))
+    for j in range(n_inputs):
+        J[:, j] = jvp(np.eye(n_inputs)[j])
+    return J
+
+
+@mistake("make an array of it")
+def jacobian_from_jvps(jvp, n_inputs):
+    return [list(row) for row in zip(*[jvp(v) for v in np.eye(n_inputs)], strict=True)]
+
+
+@also_right
+def jacobian_from_jvps(jvp, n_inputs):
+    V = np.tril(np.ones((n_inputs, n_inputs)))
+    Y = np.stack([jvp(V[:, j]) for j in range(n_inputs)], axis=1)
+    return np.linalg.solve(V.T, Y.T).T
+
+
 @mistake("the other way round")
 def pull_product(cotangent, x, y):
     return cotangent * x, cotangent * y
@@ -144,6 +180,18 @@ def pull_product(cotangent, x, y):
 @also_right
 def pull_product(cotangent, x, y):
     return [np.multiply(cotangent, y), np.multiply(cotangent, x)]
+
+
+@mistake("you write into an array that you get")
+def pull_product(cotangent, x, y):
+    of_y = cotangent * x
+    cotangent *= y
+    return cotangent, of_y
+
+
+@also_right
+def pull_product(cotangent, x, y):
+    return np.einsum("...,...->...", cotangent, y), np.einsum("...,...->...", cotangent, x)
 
 
 @mistake("each tensor stands in it once")
@@ -309,6 +357,36 @@ def topological_order(output, remembered={}):  # noqa: B006
     return list(remembered[id(output)])
 
 
+@mistake("you left marks on the tensors")
+def topological_order(output):
+    order, todo = [], [(output, False)]
+    while todo:
+        t, done = todo.pop()
+        if done:
+            order.append(t)
+        elif not hasattr(t, "seen"):
+            t.seen = True
+            todo.append((t, True))
+            todo += [(p, False) for p, _ in t.parents]
+    return order
+
+
+@also_right
+def topological_order(output):
+    order, seen, stack = [], {id(output)}, [(output, iter(output.parents))]
+    while stack:
+        tensor, rest = stack[-1]
+        for p, _ in rest:
+            if id(p) not in seen:
+                seen.add(id(p))
+                stack.append((p, iter(p.parents)))
+                break
+        else:
+            order.append(tensor)
+            stack.pop()
+    return order
+
+
 @mistake("x is used twice, and the second share must not replace the first")
 def backward(output):
     order = topological_order(output)
@@ -385,6 +463,34 @@ def backward(output):
         t.gradient = got[id(t)]
         for parent, pull in t.parents:
             got[id(parent)] = got.get(id(parent), 0) + pull(t.gradient)
+
+
+@mistake("hands the same array to both inputs")
+def backward(output):
+    order = topological_order(output)
+    for t in order:
+        t.gradient = None
+    output.gradient = np.ones(output.shape)
+    for t in reversed(order):
+        for p, pull in t.parents:
+            share = pull(t.gradient)
+            if p.gradient is None:
+                p.gradient = share
+            else:
+                p.gradient += share
+
+
+@mistake("you stopped at z")
+def backward(output):
+    order = topological_order(output)
+    for t in order:
+        t.gradient = np.zeros(t.shape)
+    output.gradient = np.ones(output.shape)
+    for t in reversed(order):
+        if not t.parents:
+            break
+        for p, pull in t.parents:
+            p.gradient = p.gradient + pull(t.gradient)
 
 
 @mistake("you take the mean of what it gets")
@@ -476,6 +582,13 @@ def unbroadcast(cotangent, shape):
     return result
 
 
+@also_right
+def unbroadcast(cotangent, shape):
+    size = int(np.prod(shape, dtype=int))
+    places = np.broadcast_to(np.arange(size).reshape(shape), np.shape(cotangent))
+    return np.bincount(places.ravel(), np.asarray(cotangent).ravel(), minlength=size).reshape(shape)
+
+
 @mistake("a cotangent has the shape of its value")
 def pull_matmul(cotangent, x, y):
     return (y @ cotangent.swapaxes(-1, -2), cotangent.swapaxes(-1, -2) @ x)
@@ -555,6 +668,18 @@ def pull_matmul(cotangent, x, y):
         pairs = [pull_matmul(r, a, b) for r, a, b in zip(cotangent, x, y, strict=True)]
         return np.array([p[0] for p in pairs]).reshape(x.shape), np.array([p[1] for p in pairs]).reshape(y.shape)
     return cotangent @ y.T, x.T @ cotangent
+
+
+@also_right
+def pull_matmul(cotangent, x, y):
+    return np.einsum("...ij,...kj->...ik", cotangent, y), np.einsum("...ik,...ij->...kj", x, cotangent)
+
+
+@also_right
+def pull_matmul(cotangent, x, y):
+    return (cotangent[..., :, None, :] * y[..., None, :, :]).sum(-1), (
+        x[..., :, :, None] * cotangent[..., :, None, :]
+    ).sum(-3)
 
 
 @mistake("you walk from the first segment to the last")
