@@ -16,8 +16,15 @@ def conditional(lesson: ModuleType) -> None:
     right = np.array([[1 / 2, 1 / 2], [5 / 8, 3 / 8]])
     what = "12 girls, of whom 6 sing, and 8 boys, of whom 5 sing"
     with np.errstate(all="ignore"):
+        try:
+            answer = lesson.conditional(girls_and_boys.copy())
+        except TypeError as error:
+            if "Cannot cast" not in str(error):
+                raise
+            raise Wrong(f"{what}: you write shares into the table of counts that you were given, and it holds whole "
+                        "numbers; make a new array") from None  # fmt: skip
         expect(
-            lesson.conditional(girls_and_boys.copy()),
+            answer,
             right,
             what,
             [
@@ -49,8 +56,16 @@ def conditional(lesson: ModuleType) -> None:
 def tiles(lesson: ModuleType) -> None:
     picture = np.arange(24).reshape(4, 6)
     right = np.array([[picture[i : i + 2, j : j + 3] for j in (0, 3)] for i in (0, 2)])
-    answer = lesson.tiles(picture.copy(), 2, 3)
     what = "0 to 23 in 4 rows of 6, in tiles of 2 by 3"
+    try:
+        answer = lesson.tiles(picture.copy(), 2, 3)
+    except ValueError as error:
+        if "reshape" not in str(error):
+            raise
+        raise Wrong(f"{what}: 24 numbers do not fit into the shape of your `reshape`; R = 4 is cut into R/r = 2 times "
+                    "r = 2, and C = 6 into C/c = 2 times c = 3") from None  # fmt: skip
+    if isinstance(answer, list):
+        raise Wrong(f"{what}: you return a list; make one array of its tiles")
     if np.shape(answer) == (2, 2, 2, 3) and np.array_equal(answer, picture.reshape(2, 2, 2, 3)):
         raise Wrong(
             f"{what}: your first tile is {np.asarray(answer)[0, 0].tolist()}; a reshape leaves the numbers in their "
@@ -76,7 +91,7 @@ def tiles(lesson: ModuleType) -> None:
 
 def pair_scores(lesson: ModuleType) -> None:
     random = draws("pair_scores")
-    for B, T, S, D, E in ((2, 3, 4, 5, 6), (1, 1, 1, 2, 1), (3, 3, 3, 3, 3), (2, 4, 4, 3, 3)):
+    for B, T, S, D, E in ((2, 3, 3, 4, 4), (3, 3, 3, 3, 3), (2, 3, 4, 5, 6), (1, 1, 1, 2, 1)):
         u, W, v = random.normal(size=(B, T, D)), random.normal(size=(D, E)), random.normal(size=(B, S, E))
         right = u @ W @ v.transpose(0, 2, 1)
         what = f"{B} text{'s' * (B > 1)}, {T} asker{'s' * (T > 1)}, {S} answer{'s' * (S > 1)}, D = {D}, E = {E}"
@@ -87,7 +102,15 @@ def pair_scores(lesson: ModuleType) -> None:
             mistakes.append((u @ v.transpose(0, 2, 1), f"{what}: W has no part in your scores"))
         mistakes.append((np.broadcast_to(right.sum(axis=0), right.shape), f"{what}: you summed over the texts, too; an "
                                         "asker is paired with the answers of the same text"))  # fmt: skip
-        answer = lesson.pair_scores(u.copy(), W.copy(), v.copy())
+        mistakes.append((u @ W @ v.sum(axis=0).T, f"{what}: your answers are summed over the texts; an asker is paired "
+                                                  "with those of the same text"))  # fmt: skip
+        try:
+            answer = lesson.pair_scores(u.copy(), W.copy(), v.copy())
+        except ValueError as error:
+            if "core dimension" not in str(error):
+                raise
+            raise Wrong(f"{what}: two axes that `@` is to multiply have different lengths; `.T` turns all three axes "
+                        "round, `swapaxes(1, 2)` the last two") from None  # fmt: skip
         if T != S and np.shape(answer) == (B, S, T):
             raise Wrong(f"{what}: your answer is (B, S, T); a row is to belong to an asker")
         if np.shape(answer) == (B, T, B, S) and B > 1:
@@ -112,6 +135,7 @@ def surprise_of_targets(lesson: ModuleType) -> None:
         log_p = torch.log_softmax(logits.detach(), -1)
         hot = torch.nn.functional.one_hot(targets, V)
         right = -(log_p * hot).sum(-1)
+        kept = logits.detach().clone()
         answer = lesson.surprise_of_targets(logits, targets)
         sizes = ", ".join(map(str, (*shape, V)))
         what = f"logits ({sizes})"
@@ -137,6 +161,11 @@ def surprise_of_targets(lesson: ModuleType) -> None:
         if not isinstance(answer, torch.Tensor) or not answer.requires_grad:
             raise Wrong(f"{what}: the surprises are right, but no gradient flows through them: stay in PyTorch, and "
                         "cut nothing off")  # fmt: skip
+        if not torch.equal(logits.detach(), kept):
+            raise Wrong(f"{what}: you write into the logits that you get; whoever needs them afterwards finds others")
+        if answer.dtype != logits.dtype:
+            raise Wrong(f"{what}: the logits are {logits.dtype}, and your surprises {answer.dtype}, with other digits; "
+                        "leave the numbers in their type")  # fmt: skip
         answer.sum().backward()
         expect(logits.grad, log_p.exp() - hot, f"{what}: the gradient of the sum of your surprises", tolerance=1e-5)
     far = torch.tensor([[1000.0, 0.0], [-1000.0, 0.0]])
@@ -234,5 +263,14 @@ def paired_error(lesson: ModuleType) -> None:
                                                                  "differences of the losses first"),
             ],
         )  # fmt: skip
+    a, b = np.round(random.normal(size=(2, 30)), 6)
+    a = a + 1e8
+    mean, error = lesson.paired_error(a.copy(), b.copy())
+    expect(mean, (a - b).mean(), "30 pairs with differences about 100,000,000: the mean difference")
+    right = (a - b).std(ddof=1) / math.sqrt(30)
+    if not abs(float(error) - right) <= 1e-5 * right:
+        raise Wrong(f"30 pairs with differences about 100,000,000: your error is {float(error):.4g}, not {right:.4g}: "
+                    "is it a small difference of two large numbers, such as the mean square minus the square of the "
+                    "mean? Their last digits are rounded; subtract first, then square")  # fmt: skip
     same = np.array([3.0, 1e4, -5.0])
     expect(lesson.paired_error(same + 0.5, same), (0.5, 0.0), "one model is worse by 0.5 on each of three texts")

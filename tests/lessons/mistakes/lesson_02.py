@@ -55,6 +55,20 @@ def conditional(counts_AB):
     return np.nan_to_num((counts_AB.T / counts_AB.sum(axis=-1)).T)
 
 
+@mistake("you write shares into the table")
+def conditional(counts_AB):
+    for row in counts_AB:
+        if row.sum():
+            row /= row.sum()
+    return counts_AB
+
+
+@also_right
+def conditional(counts_AB):
+    s = counts_AB.sum(axis=1).astype(float)
+    return np.einsum("ab,a->ab", counts_AB, np.divide(1.0, s, out=np.zeros_like(s), where=s > 0))
+
+
 @mistake("so it took the first six")
 def tiles(picture_RC, r, c):
     n_rows, n_columns = picture_RC.shape
@@ -115,6 +129,24 @@ def tiles(picture_RC, r, c):
     return np.einsum("iajb->ijab", cut)
 
 
+@mistake("make one array of its tiles")
+def tiles(picture_RC, r, c):
+    R, C = picture_RC.shape
+    return [[picture_RC[i : i + r, j : j + c] for j in range(0, C, c)] for i in range(0, R, r)]
+
+
+@mistake("do not fit into the shape of your `reshape`")
+def tiles(picture_RC, r, c):
+    r, c = c, r
+    R, C = picture_RC.shape
+    return picture_RC.reshape(R // r, r, C // c, c).transpose(0, 2, 1, 3)
+
+
+@also_right
+def tiles(picture_RC, r, c):
+    return np.lib.stride_tricks.sliding_window_view(picture_RC, (r, c))[::r, ::c]
+
+
 @mistake("you summed over the texts, too")
 def pair_scores(u_BTD, W_DE, v_BSE):
     return np.einsum("btd,de,bse->ts", u_BTD, W_DE, v_BSE)
@@ -157,6 +189,16 @@ def pair_scores(u_BTD, W_DE, v_BSE):
     """By broadcasting alone."""
     products = u_BTD[:, :, None, :, None] * W_DE * v_BSE[:, None, :, None, :]
     return products.sum(axis=(-1, -2))
+
+
+@mistake("your answers are summed over the texts")
+def pair_scores(u_BTD, W_DE, v_BSE):
+    return np.einsum("btd,de,cse->bts", u_BTD, W_DE, v_BSE)
+
+
+@mistake("`.T` turns all three axes")
+def pair_scores(u_BTD, W_DE, v_BSE):
+    return u_BTD @ W_DE @ v_BSE.T
 
 
 @mistake("you have the log-probabilities")
@@ -229,6 +271,17 @@ def surprise_of_targets(logits, targets):
     return -torch.distributions.Categorical(logits=logits).log_prob(targets)
 
 
+@mistake("leave the numbers in their type")
+def surprise_of_targets(logits, targets):
+    return -torch.log_softmax(logits.float(), -1).gather(-1, targets[..., None])[..., 0]
+
+
+@mistake("you write into the logits")
+def surprise_of_targets(logits, targets):
+    logits.data -= logits.data.max(-1, keepdim=True).values
+    return torch.log(torch.exp(logits).sum(-1)) - logits.gather(-1, targets[..., None])[..., 0]
+
+
 @mistake("the slope is 0, that of a staircase")
 def rounded_with_slope(x):
     return x.round()
@@ -284,6 +337,20 @@ def rounded_with_slope(x):
             return gradient
 
     return Straight.apply(x)
+
+
+@also_right
+def rounded_with_slope(x):
+    class Rounded(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.round()
+
+        @staticmethod
+        def backward(ctx, r):
+            return r
+
+    return Rounded.apply(x)
 
 
 @mistake("as if the texts were not the same")
@@ -346,3 +413,17 @@ def paired_error(a, b):
 
     difference = [x - y for x, y in zip(a.tolist(), b.tolist(), strict=True)]
     return statistics.fmean(difference), statistics.stdev(difference) / len(difference) ** 0.5
+
+
+@mistake("a small difference of two large numbers")
+def paired_error(a, b):
+    d = a - b
+    n = len(d)
+    v = ((d * d).mean() - d.mean() ** 2) * n / (n - 1)
+    return float(d.mean()), float(np.sqrt(max(v, 0) / n))
+
+
+@also_right
+def paired_error(a, b):
+    c = np.cov(a, b)
+    return a.mean() - b.mean(), np.sqrt((c[0, 0] + c[1, 1] - 2 * c[0, 1]) / len(a))
