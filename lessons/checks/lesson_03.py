@@ -35,20 +35,19 @@ def push_product_twice(lesson: ModuleType) -> None:
         ],
     )  # fmt: skip
     random = draws("push_product_twice")
-    for size in (None, (4,), (2, 3)):
-        x, y = random.normal(size=(2, 4)) if size is None else random.normal(size=(2, 4, *size))
+    for _ in range(3):
+        x, y = random.normal(size=(2, 4)).tolist()
         a, a_i, a_j, a_ij = x
         b, b_i, b_j, b_ij = y
         answer = lesson.push_product_twice(tuple(x), tuple(y))
-        which = "numbers" if size is None else f"arrays {size}"
-        expect(answer[0], a * b, f"a product of random {which}: the value")
-        expect(answer[1], a_i * b + a * b_i, f"a product of random {which}: the slope along i")
-        expect(answer[2], a_j * b + a * b_j, f"a product of random {which}: the slope along j")
+        expect(answer[0], a * b, "a product of random numbers: the value")
+        expect(answer[1], a_i * b + a * b_i, "a product of random numbers: the slope along i")
+        expect(answer[2], a_j * b + a * b_j, "a product of random numbers: the slope along j")
         right = a_ij * b + a_i * b_j + a_j * b_i + a * b_ij
         expect(
             answer[3],
             right,
-            f"a product of random {which}: the second slope",
+            "a product of random numbers: the second slope",
             [
                 (right - a_i * b_j - a_j * b_i, "both factors move: along i the one, along j the other; these two "
                                                 "products of slopes are missing from your second slope"),
@@ -70,10 +69,11 @@ def push_product_twice(lesson: ModuleType) -> None:
 
 def pull_twice(lesson: ModuleType) -> None:
     random = draws("pull_twice")
-    for m, n in ((1, 1), (3, 2), (2, 5)):
+    for m, n in ((1, 1), (3, 3), (3, 2), (2, 5)):
         W, x, x_tangent = random.normal(size=(m, n)), random.normal(size=n), random.normal(size=n)
         r, r_tangent = random.normal(size=(2, m))
-        answer = lesson.pull_twice(W.copy(), x.copy(), x_tangent.copy(), r.copy(), r_tangent.copy())
+        given = W.copy(), x.copy(), x_tangent.copy(), r.copy(), r_tangent.copy()
+        answer = lesson.pull_twice(*given)
         if answer is None:
             raise Wrong("your function returns None; is a `return` missing?")
         if not isinstance(answer, (tuple, list)) or len(answer) != 2:
@@ -83,16 +83,20 @@ def pull_twice(lesson: ModuleType) -> None:
         J, H = slope[:, None] * W, (-2 * s * slope * (W @ x_tangent))[:, None] * W
         layer = f"tanh(W x) with W ({m}, {n})"
         what, change = f"{layer}: what x gets", f"{layer}: how what x gets changes"
+        turned = W @ (r * slope) if m == n else r
         expect(
             answer[0],
             r @ J,
             what,
             [
+                (turned, f"{what}: W lies on its side; x_j gets its share through column j of W"),
                 (r @ W, f"{what}: you left out the slope of tanh, 1 - s²"),
                 ((r * (1 - np.tanh(r) ** 2)) @ W, f"{what}: the slope of tanh is 1 - s², with s of this layer"),
                 ((r * (1 - (W @ x) ** 2)) @ W, f"{what}: the slope of tanh is 1 - s² with s = tanh(W x), not W x"),
             ],
         )
+        if not all(map(np.array_equal, given, (W, x, x_tangent, r, r_tangent))):
+            raise Wrong(f"{layer}: you write into an array that you get, and others may still need it; make a new one")
         stay = (r * -2 * s * (W @ x_tangent)) @ W
         expect(
             answer[1],
@@ -194,7 +198,8 @@ def newton_step(lesson: ModuleType) -> None:
         B, bottom, x = random.normal(size=(n, n)), random.normal(size=n), 100 * random.normal(size=n)
         A = B @ B.T + 3 * np.eye(n)
         what = f"a bowl of {n} number{'s' * (n > 1)} that is a parabola: the place after one step"
-        answer = lesson.newton_step(lambda x, A=A, c=bottom: sum_of((x - c) * (A @ (x - c))), x.copy())
+        given = x.copy()
+        answer = lesson.newton_step(lambda x, A=A, c=bottom: sum_of((x - c) * (A @ (x - c))), given)
         g, H = 2 * A @ (x - bottom), 2 * A
         expect(
             answer,
@@ -211,10 +216,20 @@ def newton_step(lesson: ModuleType) -> None:
             ],
             tolerance=1e-5,
         )  # fmt: skip
+        if not np.array_equal(given, x):
+            raise Wrong(f"{what} is right, but you moved x itself: whoever called you no longer knows where the step "
+                        "began; return a new array")  # fmt: skip
     x = np.array([0.3, 1.2])
     H = np.array([[-np.sin(0.3), 0.0], [0.0, 12 * 1.2**2]])
+    try:
+        answer = lesson.newton_step(lambda x: sin(x[0]) + x[1] ** 4, x.copy())
+    except np.linalg.LinAlgError as error:
+        if "positive definite" not in str(error):
+            raise
+        raise Wrong("sin x₀ + x₁⁴ at (0.3, 1.2) is curved downwards along x₀, and a Cholesky factor exists only where "
+                    "all is curved upwards; `np.linalg.solve` asks for no such thing") from None  # fmt: skip
     expect(
-        lesson.newton_step(lambda x: sin(x[0]) + x[1] ** 4, x.copy()),
+        answer,
         x - np.linalg.solve(H, np.array([np.cos(0.3), 4 * 1.2**3])),
         "sin x₀ + x₁⁴ at (0.3, 1.2), which is no parabola, and curved downwards along x₀",
         tolerance=1e-6,

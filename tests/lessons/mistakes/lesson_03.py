@@ -76,6 +76,16 @@ def push_product_twice(x, y):
     return [(a - b) / 4 for a, b in zip(plus, minus, strict=True)]
 
 
+@also_right
+def push_product_twice(x, y):
+    """Matrices whose square is 0 stand for the two directions."""
+    one, up = np.eye(2), np.array([[0.0, 1.0], [0.0, 0.0]])
+    basis = [np.kron(a, b) for a, b in ((one, one), (up, one), (one, up), (up, up))]
+    x, y = (sum(part * matrix for part, matrix in zip(of, basis, strict=True)) for of in (x, y))
+    product = x @ y
+    return product[0, 0], product[0, 2], product[0, 1], product[0, 3]
+
+
 @mistake("you have only ṙ J")
 def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
     slope = 1 - np.tanh(W @ x) ** 2
@@ -143,6 +153,22 @@ def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
         return gradient(lambda x: sum_of(tanh(W @ x) * (cotangent + t * cotangent_tangent)), x + t * x_tangent)
 
     return jvp(slopes, 0.0, 1.0)
+
+
+@mistake("W lies on its side")
+def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
+    s = np.tanh(W @ x)
+    d = 1 - s * s
+    return W @ (cotangent * d), W @ (cotangent_tangent * d - 2 * cotangent * s * d * (W @ x_tangent))
+
+
+@mistake("you write into an array that you get")
+def pull_twice(W, x, x_tangent, cotangent, cotangent_tangent):
+    s = np.tanh(W @ x)
+    d = 1 - s * s
+    second = (cotangent_tangent * d - 2 * cotangent * s * d * (W @ x_tangent)) @ W
+    cotangent *= d
+    return cotangent @ W, second
 
 
 @mistake("you have the gradient, each number times that of v")
@@ -237,6 +263,22 @@ def newton_step(f, x):
     return np.linalg.inv(H) @ (H @ x - gradient(f, x))
 
 
+@mistake("you moved x itself")
+def newton_step(f, x):
+    g = gradient(f, x)
+    H = np.stack([jvp(lambda x: gradient(f, x), x, e)[1] for e in np.eye(len(x))], axis=1)
+    x -= np.linalg.solve(H, g)
+    return x
+
+
+@mistake("a Cholesky factor exists only")
+def newton_step(f, x):
+    g = gradient(f, x)
+    H = np.stack([jvp(lambda x: gradient(f, x), x, e)[1] for e in np.eye(len(x))], axis=1)
+    L = np.linalg.cholesky(H)
+    return x - np.linalg.solve(L.T, np.linalg.solve(L, g))
+
+
 @mistake("the variance under p, the truth")
 def curvature_of_loss(p, z, v):
     return p @ (v - p @ v) ** 2
@@ -291,3 +333,10 @@ def curvature_of_loss(p, z, v):
     q = np.exp(z - z.max())
     q /= q.sum()
     return v @ (np.diag(q) - np.outer(q, q)) @ v
+
+
+@also_right
+def curvature_of_loss(p, z, v):
+    q = np.exp(z - z.max())
+    q = q / q.sum()
+    return float(np.einsum("i,j,ij->", q, q, (v[:, None] - v[None, :]) ** 2) / 2)
