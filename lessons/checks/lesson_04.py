@@ -118,11 +118,14 @@ def pull_linear_system(lesson: ModuleType) -> None:
         ],
     )  # fmt: skip
     random = draws("pull_linear_system")
-    for n in (1, 2, 6):
+    for n, shift in ((1, 0), (2, 0), (6, 0), (5, 2)):
         A, b, r = random.normal(size=(n, n)) + 4 * np.eye(n), 1000 * random.normal(size=n), random.normal(size=n)
+        if shift:  # the equations in another order, with zeros on the diagonal
+            A = np.roll(A, shift, axis=0) * (1 - np.eye(n))
         kept = A.copy(), b.copy(), r.copy()
-        of_A, of_b = lesson.pull_linear_system(r, A, b)
-        what = f"{n} equation{'s' * (n > 1)} with random numbers"
+        with np.errstate(all="ignore"):  # of a division by 0
+            of_A, of_b = lesson.pull_linear_system(r, A, b)
+        what = f"{n} equation{'s' * (n > 1)} with random numbers" + " and zeros on the diagonal of A" * (shift > 0)
         if not all(map(np.array_equal, (A, b, r), kept)):
             raise Wrong(f"{what}: you changed what you were given; work on copies")
         A, b, r = kept

@@ -42,7 +42,8 @@ def pull_linear_system(cotangent: Array, A: Array, b: Array) -> tuple[Array, Arr
 def temperature_slope(loss: Callable[[float, Array], float], temperature: float, logits: Array) -> Array:
     """How the best temperature moves with each logit: dα*/dz, in the shape of the logits.
 
-    `loss(α, z)` may be differentiated by both. `temperature` is α*: the loss is smallest there, for these logits.
+    `loss(α, z)` may be differentiated by both. `temperature` is α*: the loss is smallest there, for these logits. One
+    walk back is enough for all of them.
     """
     # solution:
 

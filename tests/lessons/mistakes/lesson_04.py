@@ -117,6 +117,30 @@ def pull_linear_system(cotangent, A, b):
     return -np.outer(y, b), y
 
 
+@mistake("zeros on the diagonal of A")
+def pull_linear_system(cotangent, A, b):
+    def solve(A, b):
+        A, b = np.array(A, float), np.array(b, float)
+        n = len(b)
+        for i in range(n):
+            for k in range(i + 1, n):
+                f = A[k, i] / A[i, i]
+                A[k] -= f * A[i]
+                b[k] -= f * b[i]
+        for i in reversed(range(n)):
+            b[i] = (b[i] - A[i, i + 1 :] @ b[i + 1 :]) / A[i, i]
+        return b
+
+    y = solve(A.T, cotangent)
+    return -np.outer(y, solve(A, b)), y
+
+
+@also_right
+def pull_linear_system(cotangent, A, b):
+    B = np.linalg.inv(A)
+    return -np.einsum("ki,jl,k,l->ij", B, B, cotangent, b), np.einsum("ki,k->i", B, cotangent)
+
+
 @mistake("the sign is lost")
 def temperature_slope(loss, temperature, logits):
     def slope(a, z):
@@ -183,6 +207,12 @@ def temperature_slope(loss, temperature, logits):
 
     curvature = gradient(lambda a: gradient(lambda a: loss(a, logits), a), temperature)
     return -jvp(gradient_by_logits, temperature, 1.0)[1] / curvature
+
+
+@also_right
+def temperature_slope(loss, temperature, logits):
+    c = jvp(lambda a: jvp(lambda a: loss(a, logits), a, 1.0)[1], temperature, 1.0)[1]
+    return -jvp(lambda a: gradient(lambda z: loss(a, z), logits), temperature, 1.0)[1] / c
 
 
 @mistake("have one colour, but both have an entry in row")
@@ -260,6 +290,20 @@ def colour_columns(pattern):
                 colours[j] = colour
         colour += 1
     return colours.tolist()
+
+
+@also_right
+def colour_columns(pattern):
+    masks, c = [], []
+    for column in np.asarray(pattern, bool).T:
+        bits = int("".join("1" if e else "0" for e in column) or "0", 2)
+        i = 0
+        while i < len(masks) and masks[i] & bits:
+            i += 1
+        masks += [0] * (i + 1 - len(masks))
+        masks[i] |= bits
+        c.append(i)
+    return c
 
 
 @mistake("coloured as in (1.51)")
@@ -352,6 +396,19 @@ def is_star(neighbours, colours):
     )
 
 
+@also_right
+def is_star(neighbours, colours):
+    for i, n in enumerate(neighbours):
+        if any(colours[i] == colours[j] for j in n):
+            return False
+        for j in n:
+            mine = sum(colours[k] == colours[j] for k in n)
+            theirs = sum(colours[k] == colours[i] for k in neighbours[j])
+            if mine > 1 and theirs > 1:
+                return False
+    return True
+
+
 @mistake("which is a sum of entries")
 def peel(pattern, products, colours):
     H = np.diag(products[range(len(colours)), colours])
@@ -436,4 +493,21 @@ def peel(pattern, products, colours):
     H = np.zeros((n, n))
     for (i, j), entry in zip(places, entries, strict=True):
         H[i, j] = H[j, i] = entry
+    return H
+
+
+@also_right
+def peel(pattern, products, colours):
+    n = len(pattern)
+    H = np.zeros((n, n))
+    where = [(i, j) for i in range(n) for j in range(i, n) if pattern[i, j]]
+    number = {e: k for k, e in enumerate(where)}
+    M = np.zeros((*products.shape, len(where)))
+    for i in range(n):
+        for j in range(n):
+            if pattern[i, j]:
+                M[i, colours[j], number[min(i, j), max(i, j)]] += 1
+    x = np.linalg.lstsq(M.reshape(-1, len(where)), np.asarray(products, float).ravel(), rcond=None)[0]
+    for (i, j), value in zip(where, x, strict=True):
+        H[i, j] = H[j, i] = value
     return H
