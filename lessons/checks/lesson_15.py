@@ -69,7 +69,13 @@ def ring_all_reduce(lesson: ModuleType) -> None:
     for n, size in ((4, 3), (3, 2), (2, 5), (int(rng.integers(5, 9)), int(rng.integers(1, 5))), (1, 3)):
         chunks = [rng.normal(size=(n, size)) for _ in range(n)]
         ring = Ring(n)
-        answer = lesson.ring_all_reduce([each.copy() for each in chunks], ring.pass_right)
+        given = [each.copy() for each in chunks]
+        answer = lesson.ring_all_reduce(given, ring.pass_right)
+        if not all(map(np.array_equal, given, chunks)):
+            raise Wrong(
+                "you write into `chunks`, so the devices' own numbers are lost: `list(chunks)` is a new list of the "
+                "same arrays. Begin with a copy of each array"
+            )
         expect(
             answer,
             np.stack([sum(chunks)] * n),
@@ -105,6 +111,7 @@ def ring_all_reduce(lesson: ModuleType) -> None:
                 "memory. A device may read only its own chunks and what it has received"
             )
     _whose_memory(lesson, 5)
+    _last_round(lesson, 3)
 
 
 class _Owned:
@@ -144,13 +151,37 @@ def _whose_memory(lesson: ModuleType, n: int) -> None:
                     )
         return [on_device(messages[i - 1], i) for i in range(len(messages))]
 
-    answer = lesson.ring_all_reduce([on_device(np.full((n, 2), i), i) for i in range(n)], pass_right)
+    try:
+        answer = lesson.ring_all_reduce([on_device(np.full((n, 2), i), i) for i in range(n)], pass_right)
+    except TypeError:  # arrays of floats hold no such numbers; `_last_round` looks at them
+        return
     for i, chunks in enumerate(answer):
         for each in np.array(chunks, dtype=object).ravel():
             if isinstance(each, _Owned) and each.owner != i:
                 raise Wrong(
                     f"in the end, device {i} holds a number that it took from device {each.owner} without the wire; "
                     "all that it gets comes through `pass_right`"
+                )
+
+
+def _last_round(lesson: ModuleType, n: int) -> None:
+    """Raise Wrong unless what one device receives last is on that device in the end, and on no other."""
+    for device in range(n):
+        ring = Ring(n)
+
+        def pass_right(messages, ring=ring, device=device):
+            received = ring.pass_right(messages)
+            if ring.n_rounds == 2 * (n - 1):
+                received[device] = received[device] + 100.0
+            return received
+
+        answer = lesson.ring_all_reduce([np.ones((n, 2)) for _ in range(n)], pass_right)
+        for i, each in enumerate(answer):
+            if np.allclose(each, n) == (i == device):
+                where = "does not hold it in the end" if i == device else f"is not alone: device {i} holds it, too"
+                raise Wrong(
+                    f"device {device} receives something in the last round, and {where}. A device reads another's "
+                    "memory; all that it gets comes through `pass_right`"
                 )
 
 
@@ -465,6 +496,11 @@ def pipeline_schedule(lesson: ModuleType) -> None:
             raise Wrong("two arrays are expected, of forward and of backward passes")
         if not all(isinstance(each, np.ndarray) for each in answer):
             raise Wrong("two arrays are expected; `np.array` makes one of a list of lists")
+        if any(each.dtype.kind == "f" and (each == each.round()).all() for each in answer):
+            raise Wrong(
+                "your slots are whole numbers with a point, and no array can be asked for its place 3.0; `np.zeros` "
+                "makes such arrays, unless it is told dtype=int"
+            )
         forward, backward = (np.asarray(each, dtype=float) for each in answer)
         for name, each in (("forward", forward), ("backward", backward)):
             if each.shape != (p, m):

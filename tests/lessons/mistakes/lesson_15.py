@@ -331,6 +331,70 @@ def ring_all_reduce(chunks, pass_right):
     return [np.array(each) for each in have]
 
 
+@mistake("you write into `chunks`")
+def ring_all_reduce(chunks, pass_right):
+    """A new list of the same arrays."""
+    n = len(chunks)
+    held = list(chunks)
+    for r in range(n - 1):
+        got = pass_right([held[i][(i - r) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - 1 - r) % n] += got[i]
+    for r in range(n - 1):
+        got = pass_right([held[i][(i + 1 - r) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - r) % n] = got[i]
+    return held
+
+
+@mistake("device 0 receives something in the last round")
+def ring_all_reduce(chunks, pass_right):
+    """Device 0's result for all."""
+    n = len(chunks)
+    held = [np.array(c, dtype=float) for c in chunks]
+    for r in range(n - 1):
+        got = pass_right([held[i][(i - r) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - 1 - r) % n] += got[i]
+    for r in range(n - 1):
+        got = pass_right([held[i][(i + 1 - r) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - r) % n] = got[i]
+    return [held[0].copy() for _ in held]
+
+
+@mistake("in the last round")
+def ring_all_reduce(chunks, pass_right):
+    """Finished chunks are read where they lie."""
+    n = len(chunks)
+    held = [np.array(c, dtype=float) for c in chunks]
+    for r in range(n - 1):
+        got = pass_right([held[i][(i - r) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - 1 - r) % n] += got[i]
+    for r in range(n - 1):
+        got = pass_right([held[i][(i + 1 - r) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - r) % n] = held[((i - r) % n - 1) % n][(i - r) % n]
+    return held
+
+
+@also_right
+def ring_all_reduce(chunks, pass_right):
+    """Device i begins with chunk i + 1."""
+    n = len(chunks)
+    held = [np.array(c, dtype=float) for c in chunks]
+    for r in range(n - 1):
+        got = pass_right([held[i][(i - r + 1) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i - r) % n] += got[i]
+    for r in range(n - 1):
+        got = pass_right([held[i][(i + 2 - r) % n] for i in range(n)])
+        for i in range(n):
+            held[i][(i + 1 - r) % n] = got[i]
+    return held
+
+
 @mistake("you shorten the parameters")
 def stale_step(history, gradient, rate, delay):
     old = history[-1 - delay :][0]
@@ -394,6 +458,20 @@ def pipeline_schedule(n_stages, n_micro):
     """The same way back: last in, first out."""
     forward = np.add.outer(np.arange(n_stages), np.arange(n_micro))
     return forward, 2 * (n_micro + n_stages - 1) - 1 - forward
+
+
+@mistake("whole numbers with a point")
+def pipeline_schedule(n_stages, n_micro):
+    """Slots are floats."""
+    i, j = np.arange(n_stages)[:, None], np.arange(n_micro)
+    return (i + j) * 1.0, (n_micro + 2 * n_stages - 2 - i + j) * 1.0
+
+
+@also_right
+def pipeline_schedule(n_stages, n_micro):
+    """Forward in every second slot, back in those between."""
+    i, j = np.arange(n_stages)[:, None], np.arange(n_micro)
+    return i + 2 * j, 2 * n_stages - 1 - i + 2 * j
 
 
 @mistake("the bubble of")
