@@ -34,7 +34,11 @@ def _call(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
 def layer_norm(lesson: ModuleType) -> None:
     vector = np.array([1.0, 4.0, 7.0, 4.0])  # mean 4, variance 4.5
     ones = np.ones(4)
-    answer = lesson.layer_norm(vector.copy(), ones.copy(), 0.0)
+    try:
+        answer = lesson.layer_norm(vector.copy(), ones.copy(), 0.0)
+    except (ValueError, IndexError) as error:
+        raise Wrong(f"a single vector of 4 numbers: Python says “{error}”; the numbers of a vector lie along the last "
+                    "axis, however many axes there are: that is axis -1") from None  # fmt: skip
     centred = vector - 4.0
     if answer is not None and np.shape(answer) == (4,) and np.allclose(answer, centred / 4.5):
         raise Wrong(

@@ -66,6 +66,13 @@ def count_parameters(lesson: ModuleType) -> None:
             what = f"V = {V}, L = {L}, D = {D}, H = {H}, G = {G}, F = {F}, {'tied' if tied else 'untied'}"
             slips = [(L * (2 * D * D + 4 * D * K + 2 * D * F) + (2 - tied) * V * D, f"{what}: you take G to be 2")]
             expect(lesson.count_parameters(V, L, D, H, G, F, tied), L * one_layer + (2 - tied) * V * D, what, slips)
+    V, L, D, H, F = 50_257, 96, 12_288, 96, 49_152
+    right = L * (4 * D * D + 2 * D * F) + V * D
+    for bits in (31, 32):  # a count in numbers of 32 bits starts again from 0, or from the least of them
+        slips = [(part % 2**bits + rest, "the parameters of GPT-3: your count is too large for whole numbers of 32 "
+                  "bits, and starts again from 0; Python's own have no end")
+                 for part, rest in ((right - V * D, V * D), (right, 0))]  # fmt: skip
+        expect(lesson.count_parameters(V, L, D, H, H, F, True), right, "the parameters of GPT-3", slips)
 
 
 def training_flops(lesson: ModuleType) -> None:
@@ -137,6 +144,11 @@ def training_flops(lesson: ModuleType) -> None:
         right = 6 * n_texts * T * (L * (4 * D * D + 2 * D * F + 2 * T * D) + V * D)
         what = f"V = {V}, L = {L}, D = {D}, F = {F}, {n_texts * T} tokens in texts of T = {T}"
         expect(lesson.training_flops(V, L, D, F, T, n_texts * T), right, what, tolerance=1e-12)
+    right = 6 * (L * (4 * D * D + 2 * D * F + 2 * T * D) + V * D)
+    what = f"1 token of a text of T = {T}"
+    slips = [(wrong, f"{what}: you count in whole texts; so much for each token, and here it is one")
+             for wrong in (0, T * right)]  # fmt: skip
+    expect(lesson.training_flops(V, L, D, F, T, 1), right, what, slips, tolerance=1e-12)
 
 
 def memory_bytes(lesson: ModuleType) -> None:
@@ -197,7 +209,11 @@ def accumulated_gradient(lesson: ModuleType) -> None:
         largest = max(largest, len(piece))
         return np.sum(piece, axis=0)
 
-    answer = lesson.accumulated_gradient(gradient_of_sum, pieces)
+    try:
+        answer = lesson.accumulated_gradient(gradient_of_sum, pieces)
+    except (ValueError, IndexError, TypeError) as error:
+        raise Wrong(f"gradients of 2 rows and 3 columns: Python says “{error}”; a gradient may have any shape, and the "
+                    "sum has the same") from None  # fmt: skip
     if largest > 6:
         raise Wrong(f"you put {largest} examples together at once; only one piece, of up to 6, fits into memory")
     sums = [np.sum(piece, axis=0) for piece in pieces]
@@ -230,11 +246,23 @@ def accumulated_gradient(lesson: ModuleType) -> None:
             sizes[-1] += 1 + sizes[0]  # never all alike
         pieces = [list(rng.standard_normal((size, *shape))) for size in sizes]
         what = f"pieces of {', '.join(map(str, sizes))} examples, with gradients of shape {shape}"
+        owner = {example.tobytes(): i for i, piece in enumerate(pieces) for example in piece}
+        kept: list[tuple[np.ndarray, np.ndarray]] = []  # each gradient that was handed out, and what it was
+
+        def gradient_of_sum(piece, owner=owner, kept=kept):
+            if len({owner.get(np.asarray(example).tobytes()) for example in piece}) > 1:
+                raise Wrong("examples of two pieces in one call: only one piece at a time fits into memory")
+            kept.append((np.array(np.sum(piece, axis=0)), np.array(np.sum(piece, axis=0))))
+            return kept[-1][0]
+
         try:
-            answer = lesson.accumulated_gradient(lambda piece: np.sum(piece, axis=0), pieces)
+            answer = lesson.accumulated_gradient(gradient_of_sum, pieces)
         except (ValueError, IndexError, TypeError) as error:
             raise Wrong(f"{what}: Python says “{error}”; the number of pieces may be any, and so may the shape of a "
                         "gradient") from None  # fmt: skip
+        if not all(np.array_equal(now, then) for now, then in kept):
+            raise Wrong("you write into an array that `gradient_of_sum` has returned, as `total += …` does if `total` "
+                        "is that array; it may still be needed, so make a new one: `total = total + …`")  # fmt: skip
         everything = np.sum([example for piece in pieces for example in piece], axis=0)
         slips = [(everything / 9, f"{what}: you divide by 9, the number of examples in the first batch")]
         expect(answer, everything / sizes.sum(), what, slips, tolerance=1e-12)
@@ -261,6 +289,12 @@ def operations_to_keep(lesson: ModuleType) -> None:
         )
         cases.append((n_bytes, seconds, int(sum(n_bytes) * 0.45), "nine results"))
     cases += [([], [], 5, "no results at all"), ([7], [2.0], 7, "one result that just fits"), *_hard_cases()]
+    rng = draws("operations_to_keep")
+    for _ in range(3):
+        n_bytes, seconds = rng.integers(1, 20, size=7).tolist(), rng.uniform(1e-4, 9e-4, size=7).tolist()
+        cases.append(
+            (n_bytes, seconds, int(sum(n_bytes) * 0.45), "seven results, each within a thousandth of a second")
+        )
     for n_bytes, seconds, budget, what in cases:
         answer = lesson.operations_to_keep(list(n_bytes), list(seconds), budget)
         if answer is None:
@@ -434,7 +468,11 @@ def fit_with_known_floor(lesson: ModuleType) -> None:
     s_ends = np.log((losses[-1] - floor) / (losses[0] - floor)) / np.log(sizes[-1] / sizes[0])
     h10 = height / math.log(10)
     A, alpha = math.exp(height), -slope
-    answer = lesson.fit_with_known_floor(sizes.copy(), losses.copy(), floor)
+    given = sizes.copy(), losses.copy()
+    answer = lesson.fit_with_known_floor(*given, floor)
+    if not np.array_equal(given, (sizes, losses)):
+        raise Wrong("you write into the arrays that you are given, as `losses -= floor` does: the next fit gets what "
+                    "you have left; make a new array")  # fmt: skip
     if answer is not None and np.shape(answer) != (2,):
         raise Wrong("two numbers are expected, A and alpha")
     expect(
@@ -476,9 +514,13 @@ def fit_with_known_floor(lesson: ModuleType) -> None:
     for floor in (0.0, float(rng.uniform(0.2, 2.0))):
         sizes = np.sort(np.exp(rng.uniform(5, 30, size=int(rng.integers(6, 10)))))
         excess = rng.uniform(1, 9) * sizes ** -rng.uniform(0.05, 0.4) * np.exp(0.1 * rng.standard_normal(len(sizes)))
+        excess[2] = 1.2 * excess[1]  # a larger run that is worse
         slope, height = np.polyfit(np.log(sizes), np.log(excess), 1)
+        s_sorted, h_sorted = np.polyfit(np.log(sizes), np.log(np.sort(excess)[::-1]), 1)
         s_07 = np.polyfit(np.log(sizes), np.log(np.maximum(floor + excess - 0.7, 1e-9)), 1)
         what = f"A and alpha of {len(sizes)} other runs, with the floor {floor:.2f}"
-        slips = [([math.exp(s_07[1]), -s_07[0]], f"{what}: you take the floor to be 0.7")]
+        slips = [([math.exp(s_07[1]), -s_07[0]], f"{what}: you take the floor to be 0.7"),
+                 ([math.exp(h_sorted), -s_sorted], f"{what}: you sort sizes and losses, each by itself; a loss belongs "
+                                                   "to its own size, and a larger run may be worse")]  # fmt: skip
         answer = lesson.fit_with_known_floor(sizes.copy(), floor + excess, floor)
         expect(answer, [math.exp(height), -slope], what, slips, tolerance=1e-6)

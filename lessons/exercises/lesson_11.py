@@ -71,7 +71,8 @@ def operations_to_keep(n_bytes: Sequence[int], seconds: Sequence[float], budget:
     """Which operations' results to keep, so that the others take the least time to compute again.
 
     Result i takes n_bytes[i] if it is kept, and seconds[i] to compute again if it is not. What is kept may take up to
-    `budget` bytes. All bytes are whole numbers. The answer has the numbers of the operations, in rising order.
+    `budget` bytes. All bytes are whole numbers, and each result takes at least 1. The answer has the numbers of the
+    operations, in rising order.
     """
     # solution:
     best = {0: (0.0, [])}  # by bytes in use: the seconds that are saved, and by what

@@ -408,6 +408,12 @@ def layer_norm(x, gain, epsilon=1e-5):
     return np.apply_along_axis(lambda v: gain * (v - np.mean(v)) / math.sqrt(np.var(v) + epsilon), -1, x)
 
 
+@mistake("that is axis -1")
+def layer_norm(x, gain, epsilon=1e-05):
+    """The mean along axis 1."""
+    return gain * (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + epsilon)
+
+
 @mistake("which size, or number of axes, is written as a number")
 def pull_layer_norm(cotangent, x, gain, epsilon=1e-5):
     """Two leading axes only."""

@@ -45,6 +45,12 @@ def count_parameters(V, L, D, H, G, F, tied):
     return L * D * (2 * D + 2 * G * D / H + 2 * F) + V * D * (1 + (not tied))
 
 
+@mistake("too large for whole numbers of 32 bits")
+def count_parameters(V, L, D, H, G, F, tied):
+    """A count in 32 bits."""
+    return int(np.int32(L * (2 * D * D + 2 * D * D * G // H + 2 * D * F) % 2**31) + V * D * (1 if tied else 2))
+
+
 # ---- training_flops ----
 
 
@@ -96,6 +102,12 @@ def training_flops(V, L, D, F, T, n_tokens):
     one_layer = 4 * 2 * T * D * D + 2 * T * T * D + 2 * T * T * D + 2 * (2 * T * D * F)
     forward = L * one_layer + 2 * T * D * V
     return n_tokens / T * 3 * forward
+
+
+@mistake("you count in whole texts")
+def training_flops(V, L, D, F, T, n_tokens):
+    """Only whole texts."""
+    return n_tokens // T * 3 * T * (2 * (L * (4 * D * D + 2 * D * F) + V * D) + 4 * L * D * T)
 
 
 # ---- memory_bytes ----
@@ -193,6 +205,33 @@ def accumulated_gradient(gradient_of_sum, pieces):
         n += len(piece)
         mean = mean + (gradient_of_sum(piece) - len(piece) * mean) / n
     return mean
+
+
+@mistake("an array that `gradient_of_sum` has returned")
+def accumulated_gradient(gradient_of_sum, pieces):
+    """The sum grows in the first piece's gradient."""
+    total = gradient_of_sum(pieces[0])
+    for piece in pieces[1:]:
+        total += gradient_of_sum(piece)
+    return total / sum(map(len, pieces))
+
+
+@mistake("a gradient may have any shape")
+def accumulated_gradient(gradient_of_sum, pieces):
+    """The page's shape."""
+    total = np.zeros((4, 3))
+    for p in pieces:
+        total = total + gradient_of_sum(p)
+    return total / sum(len(p) for p in pieces)
+
+
+@mistake("examples of two pieces in one call")
+def accumulated_gradient(gradient_of_sum, pieces):
+    """Two small pieces at once."""
+    g = 0
+    for i in range(0, len(pieces), 2):
+        g = g + gradient_of_sum([e for p in pieces[i : i + 2] for e in p])
+    return g / sum(map(len, pieces))
 
 
 # ---- operations_to_keep ----
@@ -354,6 +393,18 @@ def operations_to_keep(n_bytes, seconds, budget):
     return kept[::-1]
 
 
+@mistake("within a thousandth of a second")
+def operations_to_keep(n_bytes, seconds, budget):
+    """Whole seconds."""
+    best = {0: (0.0, ())}
+    for i in range(len(seconds)):
+        for used, (saved, kept) in list(best.items()):
+            u, s = used + n_bytes[i], saved + int(seconds[i])
+            if u <= budget and s > best.get(u, (-1.0,))[0]:
+                best[u] = (s, (*kept, i))
+    return list(max(best.values())[1])
+
+
 # ---- kv_cache_bytes ----
 
 
@@ -449,3 +500,17 @@ def fit_with_known_floor(sizes, losses, floor):
     table = np.stack([np.ones(len(sizes)), -np.log(sizes)], axis=1)
     log_A, alpha = np.linalg.lstsq(table, np.log(losses - floor), rcond=None)[0]
     return np.array([np.exp(log_A), alpha])
+
+
+@mistake("you write into the arrays")
+def fit_with_known_floor(sizes, losses, floor):
+    """The floor is subtracted in place."""
+    losses -= floor
+    s, h = np.polyfit(np.log(sizes), np.log(losses), 1)
+    return float(np.exp(h)), float(-s)
+
+
+@mistake("you sort sizes and losses, each by itself")
+def fit_with_known_floor(sizes, losses, floor):
+    slope, height = np.polyfit(np.log(np.sort(sizes)), np.log(np.sort(losses - floor)[::-1]), 1)
+    return np.exp(height), -slope
