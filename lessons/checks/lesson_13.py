@@ -66,6 +66,22 @@ def at_temperature(lesson: ModuleType) -> None:
                 )
             ],
         )
+    close = draws("at_temperature").permutation([3e-6, 2e-6, 0.0])
+    with np.errstate(all="ignore"):
+        answer = lesson.at_temperature(close.copy(), 1e-6)
+    if np.shape(answer) == (3,) and not np.isfinite(np.asarray(answer, dtype=float)).all():
+        raise Wrong(
+            "temperature 0.000001, where the logits are a millionth apart: a probability to the power of a million is "
+            "0 in a computer, and 0/0 is no number. It is the logits that are divided"
+        )
+    expect(
+        answer,
+        _softmax(close / 1e-6),
+        "temperature 0.000001, where the logits are a millionth apart",
+        [(np.eye(3)[close.argmax()], "at temperature 0.000001 you give all to the largest logit, but the next is only "
+                                     "0.000001 below it: that is the limit for 0, and only for 0")],
+        tolerance=1e-6,
+    )  # fmt: skip
 
 
 def _temperatures(lesson: ModuleType, logits: Array, p: Array) -> None:
@@ -182,6 +198,11 @@ def draw(lesson: ModuleType) -> None:
             ),
         ],
     )
+    below = math.nextafter(0.625, 0)
+    if _token(lesson.draw(p.copy(), below)) == 2:
+        raise Wrong(f"at {below} you hit token 2, which begins at 0.625: the number is a little less. Did you round "
+                    "it, or the ends, as float32 does?")  # fmt: skip
+    _keeps_its_argument(lesson.draw, np.array([0.3, 0.6, 0.1], dtype=np.float32).astype(float), 0.5)  # not quite 1
     possible = np.array([0.0, 0.25, 0.0, 0.75])
     with np.errstate(all="ignore"):
         first, border = _token(lesson.draw(possible.copy(), 0.0)), _token(lesson.draw(possible.copy(), 0.25))
@@ -310,7 +331,13 @@ def top_k(lesson: ModuleType) -> None:
     for n, k in ((int(rng.integers(30, 60)), int(rng.integers(5, 20))), (9, 20), (7, 1)):
         many = rng.dirichlet(np.ones(n))
         best = sorted(range(n), key=lambda i: -many[i])[:k]
-        expect(lesson.top_k(many.copy(), k), _kept(many, best), f"top-k {k} of {n} tokens")
+        try:
+            answer = lesson.top_k(many.copy(), k)
+        except (IndexError, ValueError, RuntimeError) as error:
+            raise Wrong(
+                f"top-k {k} of {n} tokens: Python says “{error}”; if there are fewer than k, all stay"
+            ) from None
+        expect(answer, _kept(many, best), f"top-k {k} of {n} tokens")
     expect(lesson.top_k(p.copy(), 10), p, "top-k 10 of six tokens: all of them stay")
 
 
@@ -614,6 +641,9 @@ def _pairs(answer: Any, what: str) -> list[tuple[tuple, float]]:
     if answer is None:
         raise Wrong("your function returns None; is a `return` missing?")
     try:
+        if any(isinstance(text, list) for text, _ in answer):
+            raise Wrong(f"{what}: a text of yours is a list; a text is a tuple of tokens, so that a dictionary can "
+                        "have it as a key")  # fmt: skip
         return [(tuple(text), float(log_p)) for text, log_p in answer]
     except (TypeError, ValueError):
         raise Wrong(f"{what}: a list of pairs is expected, each a text and the ln of its probability") from None

@@ -59,7 +59,7 @@ def draw(probabilities: Array, uniform: float) -> int:
 def top_k(probabilities: Array, k: int) -> Array:
     """The distribution over the k likeliest tokens: the others have probability 0, and the sum is 1 again.
 
-    Exactly k tokens stay. If several are equally likely, it does not matter which of them.
+    Exactly k tokens stay, or all if there are fewer. If several are equally likely, it does not matter which of them.
     """
     # solution:
     kept = np.zeros_like(probabilities)

@@ -32,7 +32,8 @@ def at_temperature(logits, temperature):
 def at_temperature(logits, temperature):
     if temperature == 0:
         return np.eye(len(logits))[np.argmax(logits)]
-    raised = softmax(logits) ** (1 / temperature)  # the model's probabilities to a power
+    p = softmax(logits)
+    raised = (p / p.max()) ** (1 / temperature)  # the model's probabilities to a power
     return list(raised / sum(raised))
 
 
@@ -59,6 +60,25 @@ def at_temperature(logits, temperature):
         return (logits == np.max(logits)).astype(float)
     z = logits / temperature
     return np.exp(z - np.logaddexp.reduce(z))
+
+
+@mistake("and only for 0")
+def at_temperature(logits, temperature):
+    """Greedy near 0."""
+    if temperature < 1e-3:
+        p = np.zeros(len(logits))
+        p[np.argmax(logits)] = 1
+        return p
+    return softmax(logits / temperature)
+
+
+@mistake("to the power of a million")
+def at_temperature(logits, temperature):
+    """The model's probabilities to a power."""
+    if temperature == 0:
+        return (logits == logits.max()) * 1.0
+    p = softmax(logits) ** (1 / temperature)
+    return p / p.sum()
 
 
 # ---- draw ----
@@ -130,6 +150,22 @@ def draw(probabilities, uniform):
     return len(probabilities) - 1 - int(np.searchsorted(ends, 1 - uniform, side="left"))
 
 
+@mistake("as float32 does")
+def draw(probabilities, uniform):
+    """Ends in float32."""
+    p = probabilities.astype(np.float32)
+    c = np.cumsum(p)
+    return int(min(np.searchsorted(c, np.float32(uniform), side="right"), np.flatnonzero(p)[-1]))
+
+
+@mistake("changes the array that it is given")
+def draw(probabilities, uniform):
+    """The sum is made 1 in place."""
+    probabilities /= probabilities.sum()
+    c = np.cumsum(probabilities)
+    return int(min(np.searchsorted(c, uniform, side="right"), np.flatnonzero(probabilities)[-1]))
+
+
 # ---- top_k ----
 
 
@@ -190,6 +226,13 @@ def top_k(probabilities, k):
     if k < len(kept):
         kept[np.argpartition(kept, -k)[:-k]] = 0
     return kept / kept.sum()
+
+
+@mistake("if there are fewer than k, all stay")
+def top_k(probabilities, k):
+    """PyTorch's topk wants k of them."""
+    v, i = torch.tensor(probabilities, dtype=torch.float64).topk(k)
+    return torch.zeros(len(probabilities), dtype=torch.float64).scatter(0, i, v / v.sum()).numpy()
 
 
 # ---- top_p ----
@@ -389,7 +432,7 @@ def beam_search(following, n_beams):
         )
 
     found = rounds({(): 0.0}, {})
-    return [[list(text), log_p] for text, log_p in sorted(found.items(), key=lambda item: -item[1])]
+    return [[text, log_p] for text, log_p in sorted(found.items(), key=lambda item: -item[1])]
 
 
 @mistake("Add logarithms from the start")
@@ -452,6 +495,24 @@ def beam_search(following, n_beams):
                 longer[text if token is None else (*text, token)] = log_p + np.log(p)
         beams = dict(sorted(longer.items(), key=lambda item: item[1])[-n_beams:][::-1])
     return list(beams.items())
+
+
+@mistake("a text of yours is a list")
+def beam_search(following, n_beams):
+    """Texts as lists."""
+    beams = [((), 0.0)]
+    while True:
+        new, moved = [], False
+        for text, lp in beams:
+            after = following(text)
+            if not after:
+                new.append((text, lp))
+            for token, p in after.items():
+                moved = True
+                new.append(((*text, token), lp + math.log(p)))
+        beams = sorted(new, key=lambda b: -b[1])[:n_beams]
+        if not moved:
+            return [(list(t), lp) for t, lp in beams]
 
 
 # ---- length_normalised ----
