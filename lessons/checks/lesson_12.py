@@ -228,6 +228,11 @@ def knocked_out_difference(lesson: ModuleType) -> None:
         tolerance=1e-4,
     )  # fmt: skip
     rng = draws("knocked_out_difference")
+    rise = -rng.uniform(1, 3, 6)
+    half = 1.96 * rise.std(ddof=1) / math.sqrt(6)
+    better = "without the head all six fables are easier: that is a rise below zero, and you made it positive"
+    answer = _by_student(lesson, rng.normal(90, 20, 6), rise)
+    expect(answer, [rise.mean(), half], "six fables that are easier without", [([-rise.mean(), half], better)], 1e-4)
     for n in (int(rng.integers(20, 60)), 2):
         intact, rise = rng.normal(90, 20, n), rng.normal(2, 5, n)
         half = 1.96 * rise.std(ddof=1) / math.sqrt(n)
@@ -509,6 +514,15 @@ def euler(lesson: ModuleType) -> None:
                 )
             ],
         )
+    whole = np.array([2, -1, 3])
+    try:
+        answer = lesson.euler(_velocity, whole.copy(), 5)
+    except TypeError:  # NumPy refuses to add fractions to an array of whole numbers: who does so will hear of it
+        answer = _euler(whole, 5)
+    if np.shape(answer) == (3,) and not (np.asarray(answer, dtype=float) % 1).any():
+        raise Wrong("x = (2, -1, 3), an array of whole numbers: yours stays one, and each step is cut to whole "
+                    "numbers. Do not write into a copy of x; x plus a step is a new array")  # fmt: skip
+    expect(answer, _euler(whole, 5), "5 steps from the whole numbers (2, -1, 3)")
     many = rng.normal(size=(3, 4))
     expect(lesson.euler(_velocity, many.copy(), 5), _euler(many, 5), "5 steps of 4 points at once")
 

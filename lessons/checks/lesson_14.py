@@ -125,7 +125,11 @@ def answer_loss(lesson: ModuleType) -> None:
         what = f"the loss of a batch ({N}, {T}) of {V} words, with answers in several pieces"
         with np.errstate(all="ignore"):
             [given] = _tensors(logits)
-            answer = lesson.answer_loss(given, torch.tensor(targets), torch.tensor(is_answer))
+            others = torch.tensor(targets), torch.tensor(is_answer)
+            answer = lesson.answer_loss(given, *others)
+        if not all(map(np.array_equal, others, (targets, is_answer))):
+            raise Wrong("you write into the targets or the mask that you are given: the next who needs them finds "
+                        "other ones; `torch.where` makes a new tensor")  # fmt: skip
         if answer is not None and np.shape(answer) == () and not _is_finite(answer):
             raise Wrong(
                 "right for small logits; where they differ by thousands, a probability is rounded to 0 or its "
@@ -494,6 +498,11 @@ def dpo_loss(lesson: ModuleType) -> None:
     if not isinstance(answer, torch.Tensor) or not answer.requires_grad:
         raise Wrong("the losses are right, but no gradient reaches the policy: was it detached, too, or made a number?")
     answer.sum().backward()
+    if not all(each.requires_grad for each in tensors[2:]):
+        raise Wrong(
+            "the losses are right, but the reference itself is another afterwards: `detach_()` and "
+            "`requires_grad_(False)` change the tensor of your caller; `detach()` makes a new one"
+        )
     if any(each.grad is not None and bool(each.grad.abs().max() > 0) for each in tensors[2:]):
         raise Wrong(
             "the losses are right, but their gradient passes through the reference: if both are the same network, "
@@ -593,7 +602,11 @@ def group_advantages(lesson: ModuleType) -> None:
         (1e6 + rng.random((3, 5)), "those of rewards a little above a million"),
         (rng.permutation([0.5, 0.501, 0.5, 0.5])[None], "those of a group in which one has 0.501 and the others 0.5"),
     ):
-        answer = lesson.group_advantages(torch.tensor(rewards))
+        given = torch.tensor(rewards)
+        answer = lesson.group_advantages(given)
+        if not np.array_equal(given, rewards):
+            raise Wrong("you write into the rewards that you are given, as `rewards -= …` does: who reports them "
+                        "afterwards finds other ones; make a new tensor")  # fmt: skip
         if np.shape(answer) == (16,):
             raise Wrong(f"{what}: the shape is (16,), but (1, 16) is expected; a single question is a row, too")
         deviations = rewards - rewards.mean(axis=1, keepdims=True)

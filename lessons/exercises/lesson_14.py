@@ -137,6 +137,8 @@ def answer_loss(logits_NTV: Tensor, targets_NT: Tensor, is_answer_NT: Tensor) ->
 def new_adapter(n_outputs: int, n_inputs: int, rank: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """The matrices A (R, I) and B (O, R) of a new adapter, as a pair, such that step 0 is the base, and step 1 is not.
 
+    At step 0 the gradient of A is zero, that of B is not.
+
     Random numbers: `torch.randn(rows, columns, generator=generator, dtype=torch.float64)`, divided by √I.
     """
     # solution:

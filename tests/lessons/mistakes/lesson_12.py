@@ -170,6 +170,13 @@ def knocked_out_difference(intact_F, without_F):
     return rise_F.mean(), t.ppf(0.975, len(rise_F) - 1) * sem(rise_F)
 
 
+@mistake("all six fables are easier")
+def knocked_out_difference(intact_F, without_F):
+    """The size of the rise."""
+    d = without_F - intact_F
+    return abs(float(d.mean())), float(1.96 * d.std(ddof=1) / math.sqrt(len(d)))
+
+
 # ---- patched ----
 
 
@@ -390,6 +397,15 @@ def euler(f, x, n_layers):
     for time in np.linspace(0, 1, n_layers, endpoint=False):
         x = np.add(x, np.divide(f(x, time), n_layers))
     return x
+
+
+@mistake("yours stays one")
+def euler(f, x, n_layers):
+    """A copy of whole numbers stays whole."""
+    y = x.copy()
+    for layer in range(n_layers):
+        y[...] = y + f(y, layer / n_layers) / n_layers
+    return y
 
 
 # ---- order_of_error ----

@@ -71,6 +71,13 @@ def answer_loss(logits_NTV, targets_NT, is_answer_NT):
     return (rows.logsumexp(dim=1) - rows[torch.arange(len(wanted)), wanted]).mean()
 
 
+@mistake("the targets or the mask that you are given")
+def answer_loss(logits_NTV, targets_NT, is_answer_NT):
+    """Hidden targets are written over."""
+    targets_NT[~is_answer_NT] = -100
+    return F.cross_entropy(logits_NTV.flatten(0, 1), targets_NT.flatten(), ignore_index=-100)
+
+
 # ---- new_adapter ----
 
 
@@ -352,6 +359,14 @@ def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT,
     return F.softplus(-beta * (chosen_PT - rejected_PT - reference_PT).sum(dim=-1))
 
 
+@mistake("the reference itself is another afterwards")
+def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
+    """Detached in place."""
+    c = (chosen_PT - reference_chosen_PT.detach_()).sum(1)
+    r = (rejected_PT - reference_rejected_PT.detach_()).sum(1)
+    return -F.logsigmoid(beta * (c - r))
+
+
 # ---- group_advantages ----
 
 
@@ -410,6 +425,14 @@ def group_advantages(rewards_QG):
 def group_advantages(rewards_QG):
     variance_Q1, mean_Q1 = torch.var_mean(rewards_QG, dim=-1, keepdim=True)
     return (rewards_QG - mean_Q1).div(variance_Q1.sqrt().add(1e-4))
+
+
+@mistake("you write into the rewards")
+def group_advantages(rewards_QG):
+    """The mean is subtracted in place."""
+    s = rewards_QG.std(1, keepdim=True)
+    rewards_QG -= rewards_QG.mean(1, keepdim=True)
+    return rewards_QG / (s + 1e-4)
 
 
 # ---- grpo_objective ----
