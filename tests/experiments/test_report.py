@@ -175,7 +175,7 @@ def test_what_is_left_of_what_context_tells_stands_beside_the_share_of_the_floor
     shown = dict(zip(header, eight, strict=True))
     assert list(shown)[-4:-1] == ["of the floor", "of what context tells", "on impossible texts"]
     assert (shown["of what context tells"], shown["on impossible texts"]) == ("25.0%", "12.5%")
-    assert "What context tells lies between the floor and a reader who knows only how often" in text
+    assert "As a share of what context tells, the excess is 100% for a reader who knows only how often" in text
 
 
 def test_the_csv_has_a_row_for_every_run_and_numbers_that_read_back_exactly(plan: Plan):

@@ -188,7 +188,8 @@ def paragraphs(numbers: pd.DataFrame, own: OwnCode) -> list[str]:
         text += f"; excess is how far it lies above the floor, the text's own −ln p ({' or '.join(floors)})"
     columns = _measured(numbers, COLUMNS)
     if "of what context tells" in columns:
-        text += ". What context tells lies between the floor and a reader who knows only how often each token occurs"
+        text += ". As a share of what context tells, the excess is 100% for a reader who knows only "
+        text += "how often each token occurs"
     return [
         *["## Results", f"{text}.", variants_table(numbers, columns)],
         *_answers(numbers),

@@ -24,7 +24,7 @@ def nats(value: float | None, digits: int = 3, *, signed: bool = False) -> str:
 
 
 def percent(probability: float) -> str:
-    """With two digits; what is not nothing is not shown as nothing, nor what is not all as all."""
+    """With two digits; only 0 is shown as 0%, and only 1 as 100%."""
     if 0 < probability < 5e-5:
         return "<0.01%"
     return ">99.99%" if 1 - 5e-5 <= probability < 1 - 1e-9 else f"{probability:.2%}"

@@ -52,7 +52,7 @@ def loss_figure(rows: Sequence[Row], floor: float | None, title: str) -> Figure:
             color=MODEL,
             marker="o",
             markersize=4,
-            label="held out" if floor is None else "held out, as far above the floor as above its own",
+            label="held out" if floor is None else "held out: the floor, plus the excess over its own floor",
         )
         best = min(evaluated, key=lambda row: row["val_loss"])
         label = f"best: {_above(floor, best):.3f}, at step {best['step']:,}"

@@ -184,7 +184,7 @@ class PlayedStop:
         if measure.of in IN_NATS or (measure.of == "metric" and not measure.percent):
             return Figure(value, f"{value:.{3 if 0.0005 <= abs(value) < 0.005 else 2}f}".replace("-", "−"))
         ends = "under 0.1%" if 0 < value < 0.0005 else "over 99.9%" if 0.9995 <= value < 1 - ROUNDING else None
-        return Figure(value, ends or f"{100 * value:.1f}%")  # what is not all is not shown as all
+        return Figure(value, ends or f"{100 * value:.1f}%")  # only 1 is shown as 100%
 
     def _measured(self, measure: Measure, state: Json) -> float | str | None:
         checkpoint, at = (state["other"] if measure.side == "B" else state["checkpoint"]), state["at"]

@@ -78,14 +78,14 @@ export function fixed(value, digits = 2) {
 
 const ROUNDING = 1e-9; // a sum of shares may miss 1 by as much
 
-// With a digit more where two would show 0; what is not 0 is never shown as 0.
+// With a third digit where two would show 0.00; only 0 is shown as 0.
 export function exact(value) {
   const size = Math.abs(value ?? 0);
   if (size >= 0.005 || !size) return fixed(value);
   return size < 0.0005 ? "<0.001" : fixed(value, 3);
 }
 
-// What is not all is never shown as all, nor what is not nothing as nothing.
+// Only 0 is shown as 0%, and only 1 as 100%.
 export function percent(p) {
   if (p === null || p === undefined) return "–";
   if (p > 0 && p < 0.0005) return "<0.1%";
