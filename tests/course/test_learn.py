@@ -140,6 +140,18 @@ def test_each_lessons_own_file_is_known_as_its_own(tmp_path):
             assert attempts._lesson_in(file, lesson) == (None if lesson == other else other)
 
 
+def test_who_is_in_the_folder_of_the_answers_goes_on_there(here, unchecked, monkeypatch):
+    learn(1)
+    monkeypatch.chdir(here / "my_lessons")
+    told = learn(1)
+    assert "write  lesson_01.py, from line " in told
+    assert "which is new" not in told
+    learn("--new", here / "handout")
+    monkeypatch.chdir(here / "handout" / "my_lessons")
+    assert "which is new" not in learn(1)
+    assert not [each for each in here.rglob("my_lessons") if each.parent not in (here, here / "handout")]
+
+
 def test_hints_unfold_one_by_one(here, unchecked):
     hints = LESSON.exercises[0].hints
     assert len(hints) == 2

@@ -38,7 +38,9 @@ def learn(
     new: Annotated[
         Path | None, Option("--new", metavar="DIR", help="Write a folder to hand out: pages and files, no solutions.")
     ] = None,
-    folder: Annotated[Path, Option("--folder", metavar="DIR", help="Where your answers are.")] = Path("my_lessons"),
+    folder: Annotated[
+        Path | None, Option("--folder", metavar="DIR", help="Where your answers are; my_lessons, unless you are in it.")
+    ] = None,
 ) -> None:
     """Take the lessons: exercises, checked as you write them."""
     from pellucid.course.exercises import all_lessons
@@ -57,6 +59,7 @@ def learn(
         raise ConfigError(
             "command line", f"lesson {number} has no exercise {exercise}", f"choose one of {', '.join(names)}"
         )
+    folder = folder or (Path() if Workbook.is_in(Path()) else Path("my_lessons"))
     workbook = Workbook(folder)
     if report:
         print_result(workbook.report())

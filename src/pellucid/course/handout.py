@@ -9,13 +9,12 @@ from hashlib import sha256
 from pathlib import Path
 
 from pellucid.course.exercises import LESSONS, Lesson, all_lessons
-from pellucid.course.workbook import Workbook
+from pellucid.course.workbook import MADE_WITH, Workbook
 from pellucid.errors import ConfigError
 from pellucid.files import read_at_most, write_whole
 from pellucid.version import __version__
 
 LINK = re.compile(r"\[([^\]]+)\]\((?!\w+:|#)([^)#\s]+)(?:#[^)\s]*)?\)")
-MADE_WITH = "made_with.json"  # the version, and hashes of the solutions: a fault may come from another version
 
 
 def hand_out(folder: Path) -> None:

@@ -14,6 +14,8 @@ from pellucid.errors import DataError
 from pellucid.files import read_at_most, write_whole
 from pellucid.version import __version__
 
+NOTES = "progress.json"
+MADE_WITH = "made_with.json"  # of a folder that was handed out: the version, and hashes of the solutions
 MAX_NOTES = 1 << 20  # bytes
 
 
@@ -22,10 +24,15 @@ class Workbook:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.notes = folder / "progress.json"
+        self.notes = folder / NOTES
         read = _read(self.notes)
         self.done: dict[str, list[str]] = read["done"]
         self.n_hints: dict[str, int] = read["hints"]
+
+    @staticmethod
+    def is_in(folder: Path) -> bool:
+        """Whether a folder is a student's: it was handed out, or something was checked in it."""
+        return any((folder / name).is_file() for name in (NOTES, MADE_WITH))
 
     def file(self, lesson: Lesson) -> Path:
         return self.folder / f"{lesson.module}.py"
