@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pellucid.course.checks import Wrong, draws, expect
+from pellucid.course.checks import Wrong, draws, expect, unchanged
 
 BITS = 1 / math.log(2)  # bits in a nat: 1.443
 
@@ -37,7 +37,7 @@ def answered(function: Callable[..., Any], *arguments: Any, instead_of_an_error:
 def with_an_end(function: Callable[..., Any], *arguments: Any) -> Any:
     """What a function that calls itself answers; if it never comes to an end, a sentence."""
     try:
-        return function(*arguments)
+        return unchanged(function, *arguments)
     except RecursionError:
         raise Wrong(
             "your function calls itself without an end: for a part that is a rule, it has to begin with that rule"
@@ -255,7 +255,11 @@ def _other_entropies(lesson: ModuleType) -> None:
         right = our_entropy(p)
         of_set = our_entropy(list(set(p)))
         twice = f"{what}: you have {of_set:.4g}, not {right:.4g}: two outcomes may be equally likely, and both count"
-        expect(lesson.entropy(p.tolist()), right, what, [(of_set, twice)])
+        expect(unchanged(lesson.entropy, p.tolist()), right, what, [(of_set, twice)])
+    for tiny in (1e-6, 1e-8):
+        what, p = f"the entropy of 1 - {tiny:g} and {tiny:g}", [1 - tiny, tiny]
+        sure = f"{what}: you have 0, as if {tiny:g} were impossible; only an outcome of p = 0 is left out"
+        expect(lesson.entropy(p), our_entropy(p), what, [(-p[0] * ln(p[0]), sure)])
 
 
 def _entropy_of_three(lesson: ModuleType) -> None:
@@ -297,10 +301,10 @@ def cost_of_wrong_guesses(lesson: ModuleType) -> None:
 
 def _other_costs(lesson: ModuleType) -> None:
     """A rare outcome called impossible beside one that is, a very bold guess, the truth itself, and random ones."""
-    what = "truth 0.999, 0.001, 0 and guess 1, 0, 0"
+    what, tiny = "truth 1 - 1e-9, 1e-9, 0 and guess 1, 0, 0", 1e-9
     never = (f"{what}: the second outcome is rare, but it comes, and the guesser had said \"never\": that costs "
              "infinitely much")  # fmt: skip
-    answer = answered(lesson.cost_of_wrong_guesses, [0.999, 0.001, 0.0], [1.0, 0.0, 0.0], instead_of_an_error=never)
+    answer = answered(lesson.cost_of_wrong_guesses, [1 - tiny, tiny, 0.0], [1.0, 0.0, 0.0], instead_of_an_error=never)
     if answer is not None and not math.isinf(answer):
         raise Wrong(never)
     expect(answer, math.inf, what)
@@ -314,7 +318,7 @@ def _other_costs(lesson: ModuleType) -> None:
         longer, theirs = (np.concatenate([each, zeros])[order].tolist()
                           for each, zeros in ((truth, [0.0, 0.0]), (guess * 0.5, [0.5, 0.0])))  # fmt: skip
         expect(lesson.cost_of_wrong_guesses(truth.tolist(), guess.tolist()), right, f"{n} outcomes drawn by chance")
-        expect(lesson.cost_of_wrong_guesses(longer, theirs), right + math.log(2),
+        expect(unchanged(lesson.cost_of_wrong_guesses, longer, theirs), right + math.log(2),
                f"{n + 2} outcomes, two of which never come: the guesser gave half to one of these")  # fmt: skip
         expect(lesson.cost_of_wrong_guesses(longer, longer), 0.0, "somebody who guesses the truth")
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from autodiff import second
 from autodiff.operations import log_softmax, sin, sum_of, tanh
-from pellucid.course.checks import Wrong, draws, expect
+from pellucid.course.checks import Wrong, draws, expect, unchanged
 
 
 def push_product_twice(lesson: ModuleType) -> None:
@@ -141,7 +141,7 @@ def hessian_vector_product(lesson: ModuleType) -> None:
     s, t = np.sin(a * b), np.cos(a * b)
     H = np.array([[-b * b * s, t - a * b * s, 3 * c * c], [t - a * b * s, -a * a * s, 0], [3 * c * c, 0, 6 * a * c]])
     slopes = np.array([b * t + c**3, a * t, 3 * a * c * c])
-    answer = lesson.hessian_vector_product(f, x, v)
+    answer = unchanged(lesson.hessian_vector_product, f, x, v)
     runs = n_runs
     what = "sin(x₀x₁) + x₀x₂³ at (0.5, 2, -1)"
     if isinstance(answer, tuple):
@@ -190,6 +190,9 @@ def hessian_vector_product(lesson: ModuleType) -> None:
         np.zeros(2),
         "H v for x₀ - 3x₁, whose slopes never change",
     )
+    with np.errstate(all="ignore"):
+        answer = lesson.hessian_vector_product(lambda x: sum_of(x**3), np.array([1.0, 2.0]), np.zeros(2))
+    expect(answer, np.zeros(2), "H v for v = (0, 0)")
 
 
 def newton_step(lesson: ModuleType) -> None:
@@ -251,7 +254,7 @@ def curvature_of_loss(lesson: ModuleType) -> None:
         right = q @ (v - q @ v) ** 2
         what = f"{n} words, random logits and a random direction: the curvature"
         expect(
-            lesson.curvature_of_loss(p.copy(), z.copy(), v.copy()),
+            unchanged(lesson.curvature_of_loss, p, z, v),
             right,
             what,
             [
@@ -282,3 +285,9 @@ def curvature_of_loss(lesson: ModuleType) -> None:
     )
     p, z, v = np.array([0.5, 0.25, 0.25]), np.array([1000.0, 1000.0, 0.0]), np.array([1.0, -1.0, 5.0])
     expect(lesson.curvature_of_loss(p, z, v), 1.0, "logits of 1000 (what happens to e to the 1000?)")
+    p, z, v = np.full(4, 0.25), np.array([2000.0, 1999.0, 0.0, 0.0]), np.array([1.0, -1.0, 5.0, 3.0])
+    with np.errstate(all="ignore"):
+        answer = lesson.curvature_of_loss(p, z, v)
+    what = "logits of 2000, 1999, 0 and 0"
+    cut = f"{what}: you have 1, as if the first two were equal; do not cut logits off, but subtract the largest"
+    expect(answer, 4 / (2 + np.exp(1) + np.exp(-1)), what, [(1.0, cut)])

@@ -249,6 +249,18 @@ def entropy(probabilities):
     return -math.fsum(p * math.log(p or 1) for p in probabilities)
 
 
+@mistake("changes what it is given")
+def entropy(probabilities):
+    while 0 in probabilities:
+        probabilities.remove(0)
+    return sum(p * surprise(p) for p in probabilities)
+
+
+@mistake("only an outcome of p = 0 is left out")
+def entropy(probabilities):
+    return sum(p * surprise(p) for p in probabilities if p > 1e-5)
+
+
 @mistake("you weight them with the guess")
 def cost_of_wrong_guesses(truth, guess):
     return sum(q * (surprise(q) - surprise(p)) for p, q in zip(truth, guess, strict=True) if q > 0)
@@ -308,6 +320,20 @@ def cost_of_wrong_guesses(truth, guess):
 @also_right
 def cost_of_wrong_guesses(truth, guess):
     return math.fsum(p * math.log(p / q) if q else math.inf for p, q in zip(truth, guess, strict=True) if p)
+
+
+@mistake("the second outcome is rare, but it comes")
+def cost_of_wrong_guesses(truth, guess):
+    return sum(p * (surprise(q) - surprise(p)) for p, q in zip(truth, guess, strict=True) if p > 1e-6)
+
+
+@mistake("changes what it is given")
+def cost_of_wrong_guesses(truth, guess):
+    total = 0.0
+    while truth:
+        p, q = truth.pop(), guess.pop()
+        total += p * (surprise(q) - surprise(p)) if p else 0.0
+    return total
 
 
 @mistake("weights are shares of the rule's total weight")
@@ -484,6 +510,23 @@ def probabilities_of_texts(rules, name="fable"):
     return texts
 
 
+@mistake("changes what it is given")
+def probabilities_of_texts(rules, name="fable"):
+    for options in rules.values():
+        total = sum(w for w, _ in options)
+        options[:] = [(w / total, parts) for w, parts in options]
+    out, work = {}, [((), (name,), 1.0)]
+    while work:
+        words, rest, p = work.pop()
+        if not rest:
+            out[" ".join(words)] = out.get(" ".join(words), 0.0) + p
+        elif rest[0] in rules:
+            work += [(words, (*parts, *rest[1:]), p * w) for w, parts in rules[rest[0]]]
+        else:
+            work.append(((*words, rest[0]), rest[1:], p))
+    return out
+
+
 @mistake("you took the weights for probabilities")
 def floor_of_rules(rules, name="fable"):
     after = [
@@ -604,6 +647,32 @@ def floor_of_rules(rules, name="fable"):
         total = sum(w for w, _ in rules[rule])
         out += v * entropy([w / total for w, _ in rules[rule]])
     return out
+
+
+@mistake("changes what it is given")
+def floor_of_rules(rules, name="fable"):
+    total = sum(w for w, _ in rules[name])
+    rules[name][:] = [(w / total, parts) for w, parts in rules[name]]
+    return entropy([w for w, _ in rules[name]]) + sum(
+        w * sum(floor_of_rules(rules, part) for part in parts if part in rules) for w, parts in rules[name]
+    )
+
+
+@also_right
+def floor_of_rules(rules, name="fable"):
+    known = {}
+
+    def go(name):
+        if name not in known:
+            total = sum(w for w, _ in rules[name])
+            known[name] = sum(
+                w / total * (surprise(w / total) + sum(go(p) for p in parts if p in rules))
+                for w, parts in rules[name]
+                if w
+            )
+        return known[name]
+
+    return go(name)
 
 
 @mistake("that is how far *one* draw strays")

@@ -387,6 +387,20 @@ def topological_order(output):
     return order
 
 
+@mistake("made of one array")
+def topological_order(output):
+    order, todo, seen = [], [(output, False)], set()
+    while todo:
+        t, done = todo.pop()
+        if done:
+            order.append(t)
+        elif id(t.value) not in seen:
+            seen.add(id(t.value))
+            todo.append((t, True))
+            todo += [(p, False) for p, _ in t.parents]
+    return order
+
+
 @mistake("x is used twice, and the second share must not replace the first")
 def backward(output):
     order = topological_order(output)
@@ -884,3 +898,23 @@ def gradient_with_checkpoints(layers, x, n_segments):
         output.pulled_back(np.ones(output.shape) if cotangent is None else cotangent)
         cotangent = first.gradient
     return cotangent
+
+
+@mistake("changes what it is given")
+def gradient_with_checkpoints(layers, x, n_segments):
+    parts = [len(p) for p in np.array_split(np.arange(len(layers)), n_segments)]
+    starts, value, k = [], x, 0
+    for n in parts:
+        starts.append(value)
+        for layer in layers[k : k + n]:
+            value = layer(Tensor(value)).value
+        k += n
+    r = np.ones_like(value)
+    for n, value in zip(parts[::-1], starts[::-1], strict=True):
+        s = t = Tensor(value)
+        for layer in layers[len(layers) - n :]:
+            t = layer(t)
+        del layers[len(layers) - n :]
+        t.pulled_back(r)
+        r = s.gradient
+    return r

@@ -201,6 +201,14 @@ def pair_scores(u_BTD, W_DE, v_BSE):
     return u_BTD @ W_DE @ v_BSE.T
 
 
+@mistake("changes what it is given")
+def pair_scores(u_BTD, W_DE, v_BSE):
+    if u_BTD.shape[-1] == W_DE.shape[1]:
+        u_BTD[...] = u_BTD @ W_DE
+        return u_BTD @ v_BSE.swapaxes(1, 2)
+    return u_BTD @ W_DE @ v_BSE.swapaxes(1, 2)
+
+
 @mistake("you have the log-probabilities")
 def surprise_of_targets(logits, targets):
     return torch.log_softmax(logits, -1).gather(-1, targets[..., None])[..., 0]

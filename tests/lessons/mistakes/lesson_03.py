@@ -222,6 +222,19 @@ def hessian_vector_product(f, x, v):
     return gradient(lambda x: jvp(f, x, v)[1], x)
 
 
+@mistake("changes what it is given")
+def hessian_vector_product(f, x, v):
+    n = np.sqrt(v @ v)
+    v /= n
+    return n * jvp(lambda x: gradient(f, x), x, v)[1]
+
+
+@mistake("H v for v = (0, 0)")
+def hessian_vector_product(f, x, v):
+    n = np.linalg.norm(v)
+    return n * jvp(lambda x: gradient(f, x), x, v / n)[1]
+
+
 @mistake("you went the wrong way")
 def newton_step(f, x):
     H = np.stack([jvp(lambda x: gradient(f, x), x, direction)[1] for direction in np.eye(len(x))])
@@ -340,3 +353,40 @@ def curvature_of_loss(p, z, v):
     q = np.exp(z - z.max())
     q = q / q.sum()
     return float(np.einsum("i,j,ij->", q, q, (v[:, None] - v[None, :]) ** 2) / 2)
+
+
+@mistake("logits of 2000")
+def curvature_of_loss(p, z, v):
+    q = np.exp(z - z.mean())
+    q = q / q.sum()
+    return float(q @ (v - q @ v) ** 2)
+
+
+@mistake("do not cut logits off")
+def curvature_of_loss(p, z, v):
+    q = np.exp(np.clip(z, -700, 700))
+    q = q / q.sum()
+    return float(q @ (v - q @ v) ** 2)
+
+
+@mistake("changes what it is given")
+def curvature_of_loss(p, z, v):
+    z -= z.max()
+    q = np.exp(z)
+    q /= q.sum()
+    return float(q @ (v - q @ v) ** 2)
+
+
+@mistake("changes what it is given")
+def curvature_of_loss(p, z, v):
+    q = np.exp(z - z.max())
+    q = q / q.sum()
+    v -= q @ v
+    return float(q @ v**2)
+
+
+@also_right
+def curvature_of_loss(p, z, v):
+    q = np.exp(z - np.logaddexp.reduce(z))
+    m = np.average(v, weights=q)
+    return float(np.average((v - m) ** 2, weights=q))

@@ -306,6 +306,34 @@ def colour_columns(pattern):
     return c
 
 
+@mistake("changes what it is given")
+def colour_columns(pattern):
+    c = [0] * pattern.shape[1]
+    colour = 0
+    left = list(range(pattern.shape[1]))
+    while left:
+        covered = np.zeros(len(pattern), bool)
+        rest = []
+        for j in left:
+            if np.any(covered & pattern[:, j]):
+                rest.append(j)
+            else:
+                covered |= pattern[:, j]
+                pattern[:, j] = False
+                c[j] = colour
+        left, colour = rest, colour + 1
+    return c
+
+
+@also_right
+def colour_columns(pattern):
+    S = pattern.T.astype(int) @ pattern.astype(int) > 0
+    c = np.full(len(S), -1)
+    for j in range(len(S)):
+        c[j] = np.setdiff1d(np.arange(len(S)), c[S[j]])[0]
+    return c.tolist()
+
+
 @mistake("coloured as in (1.51)")
 def is_star(neighbours, colours):
     """Proper is all that is looked at."""
@@ -406,6 +434,21 @@ def is_star(neighbours, colours):
             theirs = sum(colours[k] == colours[i] for k in neighbours[j])
             if mine > 1 and theirs > 1:
                 return False
+    return True
+
+
+@mistake("changes what it is given")
+def is_star(neighbours, colours):
+    for b, n in enumerate(neighbours):
+        for c in list(n):
+            if colours[b] == colours[c]:
+                return False
+            for a in n - {c}:
+                for d in neighbours[c] - {b}:
+                    if colours[a] == colours[c] and colours[b] == colours[d]:
+                        return False
+    for n in neighbours:
+        n.clear()
     return True
 
 
