@@ -13,6 +13,7 @@ from io import BytesIO
 from pathlib import Path
 
 import collect_reports
+import numpy as np
 import pytest
 import rerun
 from filelock import FileLock
@@ -22,7 +23,7 @@ from pellucid.cli import app_for
 from pellucid.course import attempt as attempts
 from pellucid.course import pages
 from pellucid.course.attempt import Outcome, attempt, checks_of, outcomes
-from pellucid.course.checks import Wrong, expect
+from pellucid.course.checks import Wrong, expect, unchanged
 from pellucid.course.exercises import all_lessons, anchor, read_lesson
 from pellucid.course.own import OwnFirst
 from pellucid.course.pages import write_notebook
@@ -180,6 +181,16 @@ def test_whatever_a_function_returns_gets_one_sentence(answer, right, sentence):
     with pytest.raises(Wrong) as wrong:
         expect(answer, right, "the slope", tolerance=1e-10)
     assert str(wrong.value) == sentence
+
+
+@pytest.mark.parametrize("given", [[3, 0, 2], np.array([3.0, 0.0, 2.0]), {"a": [3, 0]}, [{1, 2}, {3}]])
+def test_who_writes_into_what_he_is_given_hears_that(given):
+    first = "a" if isinstance(given, dict) else 0
+    before = repr(given)
+    assert unchanged(lambda x, k: (x, k), given, first)[1] == first
+    with pytest.raises(Wrong, match="changes what it is given"):
+        unchanged(lambda x, k: x.__setitem__(k, 7), given, first)
+    assert repr(given) == before, "the check's own numbers stay as they are"
 
 
 def test_python_may_end_in_the_middle_of_it(tmp_path, capfd):
