@@ -306,6 +306,16 @@ def colour_columns(pattern):
     return c
 
 
+@mistake("a full lower triangle of 9 by 9: columns")
+def colour_columns(pattern):
+    """As many colours as five."""
+    colours = []
+    for j in range(pattern.shape[1]):
+        taken = {colours[k] for k in range(j) if np.any(pattern[:, j] & pattern[:, k])}
+        colours.append(next((colour for colour in range(4) if colour not in taken), 4))
+    return colours
+
+
 @mistake("changes what it is given")
 def colour_columns(pattern):
     c = [0] * pattern.shape[1]
