@@ -636,3 +636,60 @@ def nearest_level(x_N, levels_L):
 @also_right
 def nearest_level(x_N, levels_L):
     return np.searchsorted((levels_L[1:] + levels_L[:-1]) / 2, x_N, side="right")
+
+
+@mistake("in steps of 2⁻⁴⁰")
+def sum_in(numbers, rounded):
+    total = np.float32(0)
+    for x in numbers:
+        total = np.float32(rounded(float(total + np.float32(x))))
+    return float(total)
+
+
+@mistake("your function changes the gradient that it gets")
+def unscale(gradient_16, scale):
+    if not np.isfinite(gradient_16).all():
+        gradient_16[...] = 0
+        return None, scale / 2
+    return gradient_16.astype(np.float32) / np.float32(scale), scale
+
+
+@mistake("(128,) and (4,) are expected")
+def absmax(x_N, block):
+    block = 64 if len(x_N) % 64 == 0 else block
+    x = x_N.reshape(-1, block)
+    c = np.abs(x).max(axis=1) / 127
+    return np.round(x / c[:, None]).astype(np.int8).ravel(), c
+
+
+@mistake("but another is nearer")
+def nearest_level(x_N, levels_L):
+    with np.errstate(over="ignore"):
+        return ((x_N[:, None] - levels_L).astype(np.float16) ** 2).argmin(axis=1)
+
+
+@also_right
+def nearest_level(x_N, levels_L):
+    i = np.minimum(np.searchsorted(levels_L, x_N), len(levels_L) - 1)
+    return np.where(np.abs(x_N - levels_L[i - 1]) < np.abs(x_N - levels_L[i]), i - 1, i)
+
+
+@also_right
+def round_to(x, e, m):
+    if x == 0 or math.isinf(x):
+        return x
+    n = (2**e - 1) * 2**m
+    lo, hi = 0, n
+
+    def at(i):
+        return decode(i, e, m) if i < n else 2.0**2 ** (e - 1)
+
+    a = abs(x)
+    if a >= at(n):
+        return math.copysign(math.inf, x)
+    while hi - lo > 1:
+        mid = (lo + hi) // 2
+        lo, hi = (mid, hi) if at(mid) <= a else (lo, mid)
+    down, up = a - at(lo), at(hi) - a
+    best = lo if down < up or (down == up and lo % 2 == 0) else hi
+    return math.copysign(at(best) if best < n else math.inf, x)
