@@ -112,12 +112,16 @@ def merge(lesson: ModuleType) -> None:
         given = list(ids)
         what = f"{pair} → 300 in {ids}"
         try:
-            found = _ids(lesson.merge(given, pair, 300), what)
+            answer = lesson.merge(given, pair, 300)
+            found = _ids(answer, what)
         except IndexError:
             raise Wrong(f"{what}: the last token has no neighbour to the right, but your function looks for it "
                         "(IndexError)") from None  # fmt: skip
         if given != ids:
             raise Wrong(f"{what}: the list that your function was given is now {given}; make a new one")
+        if answer is given:
+            raise Wrong(f"{what}: you return the list that your function was given; make a new one, also if nothing "
+                        "was merged")  # fmt: skip
         for wrong, sentence in mistakes:
             if found == wrong:
                 raise Wrong(sentence)
@@ -172,8 +176,13 @@ def merge(lesson: ModuleType) -> None:
                 else:
                     right.append(i)
             tried(given, pair, right)
-    if _ids(lesson.merge((1, 2, 6), (1, 2), 300), "a word that is a tuple, (1, 2, 6)") != [300, 6]:
-        raise Wrong("(1, 2) → 300 in the tuple (1, 2, 6): the ids may come as a tuple, too")
+    a_tuple = "(1, 2) → 300 in the tuple (1, 2, 6): the ids may come as a tuple, too"
+    try:
+        found = _ids(lesson.merge((1, 2, 6), (1, 2), 300), a_tuple)
+    except (AttributeError, TypeError):
+        raise Wrong(f"{a_tuple}; `list(ids)` makes a list of them") from None
+    if found != [300, 6]:
+        raise Wrong(a_tuple)
 
 
 def learn_merges(lesson: ModuleType) -> None:
@@ -370,6 +379,9 @@ def decode(lesson: ModuleType) -> None:
         except UnicodeDecodeError:
             raise Wrong(f"{what}: it cannot be decoded, and your function raises an error; a model may stop in the "
                         "middle of a character, so put the sign � there instead") from None  # fmt: skip
+        except (IndexError, KeyError) as error:
+            raise Wrong(f"{what}: your function looks for a token that is not there ({type(error).__name__}); each "
+                        "call brings its own merges, so keep no table from one call to the next") from None  # fmt: skip
         if answer is None:
             raise Wrong(f"{what}: your function returns None; is a `return` missing?")
         if not isinstance(answer, str):
@@ -412,6 +424,11 @@ def decode(lesson: ModuleType) -> None:
     if (found := decoded(plain.encode(spaced, {}), "a text with spaces")) != spaced:
         raise Wrong(f"the tokens of {spaced!r} become {found!r}: each space and line end is in the tokens, also at the "
                     "ends, and has to come back as it was")  # fmt: skip
+    signs = "a��b"
+    if (found := decoded(plain.encode(signs, merges), "a text with the sign � in it, twice")) != signs:
+        raise Wrong(
+            f"the tokens of {signs!r} become {found!r}: � is a character with three bytes, and may be in a text"
+        )
     if decoded([], "no tokens"):
         raise Wrong("no tokens make an empty text")
     dice = draws("decode")
@@ -514,3 +531,5 @@ def floor_in_other_tokens(lesson: ModuleType) -> None:
         right = nats * sum(int(each) + 1 for each in first) / sum(int(each) + 1 for each in other)
         what = f"{nats:.3f} nats per token; documents of {first.tolist()} tokens become {other.tolist()}"
         expect(lesson.floor_in_other_tokens(nats, first.tolist(), other.tolist()), right, what)
+    alike = "0.8 nats per token; three documents of 4 tokens each become 9 tokens each"
+    expect(lesson.floor_in_other_tokens(0.8, [4, 4, 4], [9, 9, 9]), 0.4, alike)

@@ -465,3 +465,77 @@ def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
     """Means instead of sums."""
     n = len(lengths)
     return nats_per_token * (sum(lengths) / n + 1) / (sum(other_lengths) / n + 1)
+
+
+@mistake("make a new one, also if nothing was merged")
+def merge(ids, pair, new_id):
+    if tuple(pair) not in set(pairwise(ids)):
+        return ids
+    r, i = [], 0
+    while i < len(ids):
+        if tuple(ids[i : i + 2]) == tuple(pair):
+            r.append(new_id)
+            i += 2
+        else:
+            r.append(ids[i])
+            i += 1
+    return r
+
+
+@mistake("makes a list of them")
+def merge(ids, pair, new_id):
+    ids, r, i = ids + [-1], [], 0  # noqa: RUF005
+    while i < len(ids) - 1:
+        if (ids[i], ids[i + 1]) == tuple(pair):
+            r.append(new_id)
+            i += 2
+        else:
+            r.append(ids[i])
+            i += 1
+    return r
+
+
+@mistake("� is a character with three bytes")
+def decode(ids, merges):
+    import re
+
+    b = spellings(merges)
+    return re.sub(chr(0xFFFD) + "+", chr(0xFFFD), b"".join(b[i] for i in ids).decode("utf-8", "replace"))
+
+
+@mistake("keep no table from one call to the next")
+def decode(ids, merges, kept=[]):  # noqa: B006
+    if not kept:
+        kept.extend(spellings(merges))
+    return b"".join(kept[i] for i in ids).decode("utf-8", "replace")
+
+
+@mistake("three documents of 4 tokens each")
+def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
+    n = len(set(lengths))
+    return nats_per_token * (sum(lengths) + n) / (sum(other_lengths) + n)
+
+
+@also_right
+def encode(text, merges):
+    from functools import cache
+
+    @cache
+    def cut(word):
+        w = byte_ids(word)
+        while len(w) > 1:
+            rank, i = min((merges.get((a, b), math.inf), i) for i, (a, b) in enumerate(pairwise(w)))
+            if rank == math.inf:
+                break
+            w[i : i + 2] = [rank]
+        return tuple(w)
+
+    return [i for word in split_into_words(text) for i in cut(word)]
+
+
+@also_right
+def merge(ids, pair, new_id):
+    return [
+        ord(c) - 1
+        for c in "".join(chr(i + 1) for i in ids).replace(chr(pair[0] + 1) + chr(pair[1] + 1), chr(new_id + 1))
+    ]
