@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from types import ModuleType
 from typing import Any
@@ -41,6 +42,9 @@ def count_pairs(lesson: ModuleType) -> None:
     if given != DOCUMENTS:
         raise Wrong(f"your function has changed the documents that it was given: the first one is now {given[0]}, and "
                     "whoever counts next finds pairs that nobody wrote; make a new list")  # fmt: skip
+    if isinstance(answer, (list, tuple)):
+        raise Wrong(f"your table is a {type(answer).__name__}; the page asks for `counts == 0` at every place, so "
+                    "make an array")  # fmt: skip
     expect(
         answer,
         counts,
@@ -59,6 +63,10 @@ def count_pairs(lesson: ModuleType) -> None:
         ],
     )  # fmt: skip
     expect(lesson.count_pairs([[]], 2), [[1, 0], [0, 0]], "the pairs of an empty document: END follows END")
+    try:
+        expect(lesson.count_pairs([(1,)], 2), [[0, 1], [1, 0]], "the pairs of (1,), a document that is a tuple")
+    except TypeError:
+        raise Wrong(_A_TUPLE) from None
     expect(
         lesson.count_pairs([[1, 1]] * 3000, 2),
         [[0, 3000], [3000, 3000]],
@@ -74,6 +82,10 @@ def count_pairs(lesson: ModuleType) -> None:
     for n_words in (3, 40):
         documents = [random.integers(1, n_words, size=n).tolist() for n in (1, 2, 9, 200)]
         expect(lesson.count_pairs(documents, n_words), _pairs(documents, n_words), f"four documents of {n_words} words")
+
+
+_A_TUPLE = ("the document (1,) is a tuple, as those in `language.documents`: to a list, `+` adds only lists; "
+            "`[END, *document]` takes both")  # fmt: skip
 
 
 def _pairs(documents: list[list[int]], n_words: int) -> np.ndarray:
@@ -145,7 +157,12 @@ def floor_of_pairs(lesson: ModuleType) -> None:
     columns = expected.sum(axis=0)
     of_rows = (_surprise(expected, rows) * expected).sum(axis=1)[:3] / rows[:3, 0]
     joint = float((_surprise(expected, total) * expected).sum() / total)
-    answer = lesson.floor_of_pairs(expected.copy())
+    given = expected.copy()
+    answer = lesson.floor_of_pairs(given)
+    if not np.array_equal(given, expected):
+        raise Wrong(
+            "your function has changed the table that it was given, and the page uses it again; make a new array"
+        )
     if answer is not None and np.ndim(answer) == 0 and np.isnan(answer):
         raise Wrong("you get NaN: a pair that never comes gives 0 · ln 0, or 0/0 if its whole row is empty; it costs "
                     "nothing, so leave it out")  # fmt: skip
@@ -358,6 +375,11 @@ def windows(lesson: ModuleType) -> None:
     for n_ctx, n_words in ((2, 3), (4, 2000)):
         documents = [random.integers(1, n_words, size=n).tolist() for n in random.integers(1, 8, size=5)]
         _compare(lesson, [*documents, [n_words - 1]], n_ctx)
+    _compare(lesson, [[1, 2], [], [1]], 2)
+    try:
+        _compare(lesson, [(1,)], 2)
+    except TypeError:
+        raise Wrong(_A_TUPLE) from None
     inputs, targets = lesson.windows(documents, 4)
     ours, lesson.mlp_loss = lesson.mlp_loss, _loss_on_tape
     parameters = lesson.new_parameters(2000, 4, d=2, n_hidden=3)
@@ -377,7 +399,7 @@ def _loss_on_tape(parameters: Any, inputs: np.ndarray, targets: np.ndarray) -> A
     return -tape.log_softmax(hidden @ parameters["W_2"] @ C.T)[np.arange(len(targets)), targets].mean()
 
 
-def _cut(lesson: ModuleType, documents: list[list[int]], n_ctx: int) -> list[tuple[int, ...]]:
+def _cut(lesson: ModuleType, documents: Sequence[Sequence[int]], n_ctx: int) -> list[tuple[int, ...]]:
     """The student's windows with their targets, a row for each, if they are arrays as `train` needs them."""
     fixed = (f"with n_ctx = {n_ctx}, each window has {n_ctx} words, and {n_ctx} ENDs stand before a document: n_ctx "
              "may be any number")  # fmt: skip
@@ -410,11 +432,11 @@ def _cut(lesson: ModuleType, documents: list[list[int]], n_ctx: int) -> list[tup
     return [(*map(int, window), int(target)) for window, target in zip(inputs, targets, strict=True)]
 
 
-def _compare(lesson: ModuleType, documents: list[list[int]], n_ctx: int) -> None:
+def _compare(lesson: ModuleType, documents: Sequence[Sequence[int]], n_ctx: int) -> None:
     rows = []
     for document in documents:
         for i, target in enumerate([*document, 0]):
-            rows.append((*([0] * n_ctx + document)[i : i + n_ctx], target))
+            rows.append((*[*[0] * n_ctx, *document][i : i + n_ctx], target))
     given = _cut(lesson, documents, n_ctx)
     if sorted(given) == sorted(rows):
         return
@@ -426,6 +448,8 @@ def _compare(lesson: ModuleType, documents: list[list[int]], n_ctx: int) -> None
     if set(given) == set(rows):
         raise Wrong(f"{what} comes {rows.count(lost[0])} times, and you have it {given.count(lost[0])} times; what "
                     "comes often is to be learned often")  # fmt: skip
+    if [] in documents:
+        raise Wrong(f"{what} is missing: a document without words has an END, too, and it is to be predicted")
     if any(len(document) < n_ctx for document in documents):
         raise Wrong(f"{what} is missing: a document may be shorter than a window; ENDs stand before it")
     raise Wrong(f"the documents {documents}: {what} is missing")

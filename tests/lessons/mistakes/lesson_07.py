@@ -40,7 +40,7 @@ def count_pairs(documents, n_words):
     return counts
 
 
-@also_right
+@mistake("so make an array")
 def count_pairs(documents, n_words):
     counts = [[0] * n_words for _ in range(n_words)]
     for document in documents:
@@ -544,3 +544,55 @@ def mlp_loss(parameters, inputs, targets):
         before = before + C[inputs[:, place]] @ W_1[place * d : (place + 1) * d]
     log_p = log_softmax(tanh(before) @ (parameters["W_2"] @ C.T))
     return (log_p * (-np.eye(C.shape[0])[targets] / len(targets))).sum()
+
+
+@mistake("has changed the table")
+def floor_of_pairs(expected):
+    total = expected.sum()
+    rows = expected.sum(axis=1, keepdims=True)
+    rows[rows == 0] = 1
+    p = expected / rows
+    p[p == 0] = 1
+    expected *= -np.log(p)
+    return expected.sum() / total
+
+
+@mistake("to a list, `+` adds only lists")
+def windows(documents, n_ctx):
+    x, y = [], []
+    for d in documents:
+        w = [END] * n_ctx + d + [END]
+        for i in range(n_ctx, len(w)):
+            x.append(w[i - n_ctx : i])
+            y.append(w[i])
+    return np.array(x), np.array(y)
+
+
+@mistake("a document without words has an END, too")
+def windows(documents, n_ctx):
+    x, y = [], []
+    for d in documents:
+        if len(d) == 0:
+            continue
+        w = [END] * n_ctx + list(d) + [END]
+        for i in range(n_ctx, len(w)):
+            x.append(w[i - n_ctx : i])
+            y.append(w[i])
+    return np.array(x), np.array(y)
+
+
+@also_right
+def mlp_loss(parameters, inputs, targets):
+    C, W_1 = parameters["C"], parameters["W_1"]
+    V, d = C.shape
+    a = parameters["b_1"]
+    for i in range(inputs.shape[1]):
+        a = a + (np.eye(V)[inputs[:, i]] @ C) @ W_1[i * d : (i + 1) * d]
+    z = tanh(a) @ parameters["W_2"] @ C.T
+    return -log_softmax(z)[np.arange(len(targets)), targets].mean()
+
+
+@also_right
+def count_pairs(documents, n_words):
+    places = [a * n_words + b for d in documents for a, b in zip((END, *d), (*d, END), strict=True)]
+    return np.bincount(np.array(places, dtype=int), minlength=n_words**2).reshape(n_words, n_words)
