@@ -348,7 +348,13 @@ def lstm_step(lesson: ModuleType) -> None:
     x, h, c = _numbers(B, D), np.tanh(_numbers(B, H, seed=1)), _numbers(B, H, seed=2)
     W_x, W_h, b = _numbers(4 * H, D, seed=3), _numbers(4 * H, H, seed=4), _numbers(4 * H, seed=5)
     given = [Tensor(each) for each in (h, c, W_x, W_h, b)]
-    answer = lesson.lstm_step(x.copy(), *given)
+    try:
+        answer = lesson.lstm_step(x.copy(), *given)
+    except ValueError as error:
+        if "broadcast" not in str(error):
+            raise
+        raise Wrong(f"words of {D} numbers and states of {H}: two of your shapes do not fit. All four sums have as "
+                    "many numbers as h") from None  # fmt: skip
     if answer is None:
         raise Wrong("lstm_step returns None; is a `return` missing?")
     if not isinstance(answer, (tuple, list)) or len(answer) != 2:
@@ -458,9 +464,12 @@ def square_features(lesson: ModuleType) -> None:
     pairs += [tuple(random.normal(size=(2, n))) for n in (2, 3, 11)]
     for x, y in (*pairs, (np.zeros(3), _numbers(3))):
         with np.errstate(all="ignore"):
-            both = [lesson.square_features(each.copy()) for each in (x, y)]
+            given = x.copy(), y.copy()
+            both = [lesson.square_features(each) for each in given]
         if both[0] is None:
             raise Wrong("square_features returns None; is a `return` missing?")
+        if not (np.array_equal(given[0], x) and np.array_equal(given[1], y)):
+            raise Wrong("your function has changed the x that it was given; make a new array")
         features = [np.asarray(each, dtype=float) for each in both]
         if features[0].ndim != 1:
             raise Wrong(
@@ -517,8 +526,11 @@ def attention_by_features(lesson: ModuleType) -> None:
     def shares(table: Array, axis: int = 1) -> Array:
         return table / table.sum(axis=axis, keepdims=True)
 
+    given = q.copy(), k.copy(), v.copy()
     with np.errstate(all="ignore"):
-        answer = lesson.attention_by_features(q.copy(), k.copy(), v.copy())
+        answer = lesson.attention_by_features(*given)
+    if not all(np.array_equal(a, b) for a, b in zip(given, (q, k, v), strict=True)):
+        raise Wrong("your function has changed the q, k or v that it was given; make new arrays")
     if answer is not None and np.shape(answer) == (T, V) and np.isnan(np.asarray(answer, dtype=float)).any():
         if not np.isnan(np.asarray(answer, dtype=float)[1:]).any():
             raise Wrong("position 0 has no weight at all, so its output is 0/0: a position sees itself, too")
@@ -624,7 +636,15 @@ def linear_attention_recurrence(lesson: ModuleType) -> None:
     products = np.array([[q[t] @ k[s] if s <= t else 0.0 for s in range(T)] for t in range(T)])
     asked_by_keys = np.tril(k @ q.T)
     nothing = np.zeros((F, V)), np.zeros(F)
-    answer = lesson.linear_attention_recurrence(q.copy(), k.copy(), v.copy(), *nothing)
+    try:
+        answer = lesson.linear_attention_recurrence(q.copy(), k.copy(), v.copy(), *nothing)
+    except ValueError as error:
+        if "broadcast" not in str(error) and "mismatch" not in str(error):
+            raise
+        raise Wrong(
+            f"{F} features in q and k, {V} numbers in a value: two of your shapes do not fit. S has the shape (F, V), "
+            "and an output as many numbers as a value"
+        ) from None
     if answer is None:
         raise Wrong("linear_attention_recurrence returns None; is a `return` missing?")
     if not isinstance(answer, (tuple, list)) or len(answer) != 3:

@@ -486,3 +486,55 @@ def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
         S_FV, d_F = S_FV + np.outer(k_F, v_V), d_F + k_F
         outputs.append(q_F @ S_FV / (q_F @ d_F + 1e-6))
     return np.array(outputs), S_FV, d_F
+
+
+@mistake("All four sums have as many numbers as h")
+def lstm_step(x_BD, h_BH, c_BH, W_x, W_h, b):
+    H = x_BD.shape[1]
+    sums = x_BD @ W_x.T + h_BH @ W_h.T + b
+    i, f, p, o = (sums[:, n * H : (n + 1) * H] for n in range(4))
+    c = sigmoid(f) * c_BH + sigmoid(i) * tanh(p)
+    return sigmoid(o) * tanh(c), c
+
+
+@mistake("has changed the x")
+def square_features(x):
+    f = np.outer(x, x).ravel()
+    x *= x
+    return f
+
+
+@mistake("has changed the q, k or v")
+def attention_by_features(q_TF, k_TF, v_TV):
+    w = np.tril(q_TF @ k_TF.T)
+    v_TV[...] = w / w.sum(axis=1, keepdims=True) @ v_TV
+    return v_TV
+
+
+@mistake("an output as many numbers as a value")
+def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
+    y = np.zeros_like(q_TF)
+    for t in range(len(q_TF)):
+        S_FV = S_FV + np.outer(k_TF[t], v_TV[t])
+        d_F = d_F + k_TF[t]
+        y[t] = q_TF[t] @ S_FV / (q_TF[t] @ d_F)
+    return y, S_FV, d_F
+
+
+@also_right
+def truncated_states(x_TBD, W_HH, U_HD, b_H, k):
+    on, states = Tensor(np.zeros((x_TBD.shape[1], len(W_HH.value)))), []
+    for t in range(x_TBD.shape[0]):
+        states.append(tanh(on @ W_HH.T + x_TBD[t] @ U_HD.T + b_H))
+        on = Tensor(states[-1].value) if (t + 1) % k == 0 else states[-1]
+    return states
+
+
+@also_right
+def rnn_states(x_TBD, W_HH, U_HD, b_H):
+    a = x_TBD @ U_HD.T + b_H
+    h, states = Tensor(np.zeros((a.shape[1], a.shape[2]))), []
+    for t in range(a.shape[0]):
+        h = tanh((W_HH @ h.T).T + a[t])
+        states.append(h)
+    return states
