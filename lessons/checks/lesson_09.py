@@ -179,7 +179,10 @@ def _causal_weights_of_any(lesson: ModuleType, rng: np.random.Generator, shape: 
     is_future = np.arange(S) > np.arange(S - T, S)[:, None]
     right = np.array([_causal(table) for table in scores.reshape(-1, T, S)]).reshape(shape)
     what = f"T = {T} and S = {S}, in an array with {len(shape)} axes"
-    expect(_call(what, lesson.causal_weights, scores.copy()), right, what)
+    given = scores.copy()
+    expect(_call(what, lesson.causal_weights, given), right, what)
+    if not np.array_equal(given, scores):
+        raise Wrong(f"{what}: your function has changed the scores that it was given; `np.where` makes a new array")
 
     low = scores + np.linspace(-1e6, 1e6, T)[:, None]
     answer = _call(what, lesson.causal_weights, low.copy())
@@ -192,6 +195,9 @@ def _causal_weights_of_any(lesson: ModuleType, rng: np.random.Generator, shape: 
 
     answer = _call(what, lesson.causal_weights, np.where(is_future, scores + 20_000, scores))
     _expect_none_ahead(answer, is_future, f"{what}, with 20,000 more on each score of the future")
+    if _has_nan(answer):
+        raise Wrong(f"{what}, with 20,000 more on each score of the future: there are NaN. You hide the future after "
+                    "the softmax, where it has left nothing to the others that one could divide")  # fmt: skip
     answer = _call(what, lesson.causal_weights, np.where(is_future, scores + 300, scores))
     _expect_none_ahead(answer, is_future, what)
     expect(answer, right, f"{what}: with 300 more on each score of the future, which must not matter", tolerance=1e-7)
@@ -302,6 +308,8 @@ def split_heads(lesson: ModuleType) -> None:
             ),
         ],
     )
+    what = f"{B} texts of {T} positions, cut into {H * K} heads of width 1"
+    expect(_call(what, lesson.split_heads, x.copy(), H * K), x.transpose(0, 2, 1)[..., None], what)
     rng = draws("split_heads")
     B, T, K = (int(n) for n in rng.choice([2, 3, 5, 6, 7], 3, replace=False))
     for n_texts, H in ((B, B), (B, 1), (1, int(rng.integers(2, 9)))):
@@ -437,8 +445,13 @@ def rotate(lesson: ModuleType) -> None:
     right = _turned(x, t, speeds)
     from_one = _turned(x, t + 1, speeds)
     score = np.sum(right[0, 3] * right[1, 1])
+    try:
+        answer = lesson.rotate(x.copy())
+    except ValueError:
+        raise Wrong("x has three axes here, (3, 5, 6): three tables of five positions. Your shapes do not fit; count "
+                    "the axes from the end, T is `x_TK.shape[-2]`") from None  # fmt: skip
     expect(
-        lesson.rotate(x.copy()),
+        answer,
         right,
         "five positions of width 6, turned",
         [
@@ -563,6 +576,11 @@ def cross_attention(lesson: ModuleType) -> None:
             (_softmax(products * K**0.5) @ values, "you don't divide by √K"),
         ],
     )
+    as_long = _numbers(S, D, seed=9)
+    products = np.array([[(W_Q @ row) @ (W_K @ other) for other in source] for row in as_long]) / K**0.5
+    what = "5 words that look at 5 of another text"
+    answer = _call(what, lesson.cross_attention, as_long, source, W_Q, W_K, W_V)
+    expect(answer, _softmax(products) @ values, what)
     rng = draws("cross_attention")
     for largest in (3.0, 20_000.0):
         S, D, K = (int(n) for n in rng.choice([6, 8, 10, 12, 14], 3, replace=False))
@@ -678,6 +696,7 @@ def multi_head_attention(lesson: ModuleType) -> None:
     rng = draws("multi_head_attention")
     for is_extreme in (False, True):
         B, T, H = (int(n) for n in rng.choice([1, 2, 5, 6], 3, replace=False))
+        B = 1 if is_extreme else B
         T, K = T + 2, int(rng.choice([2, 6, 8]))
         D = H * K
         x, (W_Q, W_K, W_V, W_O) = rng.standard_normal((B, T, D)), rng.standard_normal((4, D, D)) * D**-0.5

@@ -36,8 +36,8 @@ def head(x_TD: Array, W_Q: Array, W_K: Array, W_V: Array) -> tuple[Array, Array]
 def causal_weights(scores_TS: Array) -> Array:
     """The weights of attention that cannot look ahead, of the same shape as the scores; their rows sum to 1.
 
-    The queries are the last T of the S positions: with T = S all of them, with T = 1 the newest. There may be more
-    axes in front of (T, S), for texts and heads.
+    Scores may be of any size. The queries are the last T of the S positions: with T = S all of them, with T = 1 the
+    newest. There may be more axes in front of (T, S), for texts and heads.
     """
     # solution:
     T, S = scores_TS.shape[-2:]

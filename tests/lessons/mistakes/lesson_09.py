@@ -104,7 +104,7 @@ def causal_weights(scores_TS):
     return softmax(np.where(is_in_future, -np.inf, scores_TS), axis=-1)
 
 
-@also_right
+@mistake("You hide the future after the softmax")
 def causal_weights(scores_TS):
     T, S = scores_TS.shape[-2:]
     raised = np.tril(np.exp(scores_TS - scores_TS.max(axis=-1, keepdims=True)), k=S - T)
@@ -172,7 +172,7 @@ def causal_weights(scores_TS):
     return softmax(scores_TS + (mask if scores_TS.ndim == 2 else mask[None, None]), axis=-1)
 
 
-@also_right
+@mistake("You hide the future after the softmax")
 def causal_weights(scores_TS):
     """A softmax over all, of which the past is made a whole again."""
     T, S = scores_TS.shape[-2:]
@@ -537,3 +537,72 @@ def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
         weights = causal_weights(np.einsum("htk,hsk->hts", rotate(q), rotate(k)) / (len(W_Q) / n_heads) ** 0.5)
         outputs.append(np.concatenate(list(weights @ v), axis=-1) @ W_O.T)
     return np.stack(outputs)
+
+
+@mistake("has changed the scores")
+def causal_weights(scores_TS):
+    T, S = scores_TS.shape[-2:]
+    scores_TS[..., np.arange(S) > np.arange(S - T, S)[:, None]] = -np.inf
+    return softmax(scores_TS, axis=-1)
+
+
+@mistake("cut into 12 heads of width 1")
+def split_heads(x_BTD, n_heads):
+    B, T, D = x_BTD.shape
+    return x_BTD.reshape(B, T, -1, max(D // n_heads, 2)).transpose(0, 2, 1, 3)
+
+
+@mistake("count the axes from the end")
+def rotate(x_TK, start=0):
+    T, K = x_TK.shape[0], x_TK.shape[-1]
+    angles = np.outer(np.arange(start, start + T), 10000.0 ** (-2 * np.arange(K // 2) / K))
+    c, s = np.cos(angles), np.sin(angles)
+    a, b = x_TK[..., : K // 2], x_TK[..., K // 2 :]
+    return np.concatenate([a * c - b * s, b * c + a * s], axis=-1)
+
+
+@mistake("5 words that look at 5 of another text")
+def cross_attention(x_TD, source_SD, W_Q, W_K, W_V):
+    if len(x_TD) == len(source_SD):
+        return head(x_TD, W_Q, W_K, W_V)[1]
+    q, k, v = x_TD @ W_Q.T, source_SD @ W_K.T, source_SD @ W_V.T
+    return softmax(q @ k.T / np.sqrt(q.shape[1]), axis=1) @ v
+
+
+@mistake("B = 1")
+def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
+    B, T, D = x_BTD.shape
+    q, k, v = (split_heads(x_BTD @ W.T, n_heads) for W in (W_Q, W_K, W_V))
+    q, k = rotate(q), rotate(k)
+    w = causal_weights(q @ k.swapaxes(-1, -2) / np.sqrt(D // n_heads))
+    y = (w @ v).transpose(0, 2, 1, 3).reshape(B, T, D)
+    return (y @ W_O.T).squeeze()
+
+
+@also_right
+def rotate(x_TK, start=0):
+    T, K = x_TK.shape[-2:]
+    f = 1 / 10000 ** (np.arange(0, K, 2) / K)
+    angles = np.arange(start, start + T)[:, None] * np.tile(f, 2)
+    half = np.roll(x_TK, K // 2, axis=-1) * np.where(np.arange(K) < K // 2, -1, 1)
+    return x_TK * np.cos(angles) + half * np.sin(angles)
+
+
+@also_right
+def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
+    K = x_BTD.shape[2] // n_heads
+    total = 0.0
+    for h in range(n_heads):
+        rows = slice(h * K, (h + 1) * K)
+        q, k, v = rotate(x_BTD @ W_Q[rows].T), rotate(x_BTD @ W_K[rows].T), x_BTD @ W_V[rows].T
+        total = total + causal_weights(np.einsum("btk,bsk->bts", q, k) / K**0.5) @ v @ W_O[:, rows].T
+    return total
+
+
+@also_right
+def causal_weights(scores_TS):
+    T, S = scores_TS.shape[-2:]
+    see = np.tri(T, S, S - T, dtype=bool)
+    top = np.max(scores_TS, axis=-1, keepdims=True, where=see, initial=-np.inf)
+    e = np.exp(np.where(see, scores_TS - top, -np.inf))
+    return e / e.sum(-1, keepdims=True)
