@@ -509,7 +509,11 @@ def largest_eigenvalue(lesson: ModuleType) -> None:
             return H @ v
 
         with np.errstate(all="ignore"):
-            answer = lesson.largest_eigenvalue(product, start.copy(), 1000)
+            try:
+                answer = lesson.largest_eigenvalue(product, start.copy(), 1000)
+            except RecursionError:
+                raise Wrong("1,000 rounds: a function may call itself some hundred times, not a thousand; a loop has "
+                            "no such limit") from None  # fmt: skip
         if answer is not None and np.size(answer) == 1 and not np.isfinite(answer):
             raise Wrong(
                 f"after {n_products} products you have {float(answer)}: the vector grows by {abs(values[0]):.0f} each "

@@ -909,6 +909,13 @@ def largest_eigenvalue(product, start, n_rounds=100):
     return value
 
 
+@mistake("a loop has no such limit")
+def largest_eigenvalue(product, start, n_rounds=100):
+    """Calls itself for each round."""
+    v = start / np.linalg.norm(start)
+    return float(v @ product(v)) if n_rounds <= 1 else largest_eigenvalue(product, product(v), n_rounds - 1)
+
+
 @also_right
 def adamw_step(parameter, gradient, mean, square, n, rate, decay, betas=(0.9, 0.999)):
     """Adam's step from 0, added to what has shrunk."""
