@@ -12,7 +12,7 @@ import torch
 from damage import sign
 from pellucid import files
 from pellucid.checkpoint import step_directory
-from pellucid.checkpoint.step_directory import read_checkpoint, write_checkpoint
+from pellucid.checkpoint.step_directory import read_checkpoint, read_state, write_checkpoint
 from pellucid.errors import CheckpointError, InputOutputError
 from pellucid.runs.resume import other_environment
 from tiny_checkpoint import TINY_CHECKPOINT, tiny_checkpoint, tiny_state
@@ -119,6 +119,16 @@ def test_a_checkpoint_from_before_pellucid_told_its_version_is_read(tmp_path: Pa
     sign(directory)
     assert read_checkpoint(directory).state == tiny_state(pellucid_version=None)
     assert other_environment({"pellucid_version": "9.9", "threads": 1}, read_checkpoint(directory)) is None
+
+
+def test_a_number_format_in_which_nobody_trains_is_refused(tmp_path: Path):
+    """`pellucid contest` counts the cost of training in this format: it looked for `torch.float99`."""
+    directory = write_checkpoint(tmp_path, TINY_CHECKPOINT)
+    state = json.loads((directory / "state.json").read_text())
+    (directory / "state.json").write_text(json.dumps({**state, "dtype": "float99"}))
+    sign(directory)
+    with pytest.raises(CheckpointError, match="state.json is not as this version writes it"):
+        read_state(directory)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only here may a name be any bytes")

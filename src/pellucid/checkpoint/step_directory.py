@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import safetensors.torch
 import torch
@@ -91,7 +91,7 @@ class State(Section):
     pellucid_version: str | None = None
     torch_version: str
     device: str
-    dtype: str
+    dtype: Literal["torch.float32", "torch.bfloat16", "torch.float16"]
     threads: int
     processes: int = 1
 
