@@ -91,7 +91,7 @@ def _close(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], tolerance: float) -
 
 
 def unchanged(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function answers on copies of these arguments; Wrong if it writes into one of them."""
+    """The answer of a function to copies of these arguments; Wrong if it writes into one of them."""
     given = copy.deepcopy(arguments)
     answer = function(*given)
     if not _same(given, arguments):
