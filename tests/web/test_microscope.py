@@ -14,6 +14,7 @@ from pellucid.config.shipped import DEMO
 from pellucid.data.truth import truth_of_answers
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.inspection.build import known_corpus_of
+from pellucid.inspection.inside import recorded
 from pellucid.inspection.interventions import nothing, replaced
 from pellucid.languages.fables.world import other_heroes
 from pellucid.model.attention import MultiHeadAttention
@@ -91,6 +92,22 @@ def test_what_is_traced_meanwhile_is_not_knocked_out_of_the_copy_that_measures(f
     thread.join()
 
     assert measured == [alone]
+
+
+def test_the_steps_of_a_layer_are_no_part_of_what_is_traced_meanwhile(fables_run):
+    """A layer computes its steps again, with the modules whose outputs a trace records."""
+    microscope = Microscope([fables_run])
+    opened, traced = microscope.traced("fables@4", TEXT)
+    shown = []
+    with microscope._forward, recorded(opened.model) as record:  # as a trace does, which is not done yet
+        thread = threading.Thread(target=lambda: shown.append(microscope.inside("fables@4", TEXT, 0)))
+        thread.start()
+        thread.join(0.5)
+        assert not record.outputs
+        with torch.no_grad():
+            opened.model.hidden(torch.tensor([traced.ids]))
+    thread.join()
+    assert [step["name"] for step in shown[0]["steps"]] == [step.name for step in traced.inside(0)]
 
 
 def test_two_runs_of_one_name_stay_apart(tmp_path):

@@ -168,7 +168,9 @@ class Microscope:
     ) -> Json:
         """The steps of one layer."""
         require_decoder(self.runs.open(checkpoint).model, "inside")
-        steps = self._trace(checkpoint, text, changes)[0].inside(layer)
+        traced = self._trace(checkpoint, text, changes)[0]
+        with self._forward:  # its layer computes again, which a trace beside it would record
+            steps = traced.inside(layer)
         return {"steps": [{**step._asdict(), "values": packed(step.values, dtype)} for step in steps]}
 
     def heads(self, checkpoint: str) -> Json:
