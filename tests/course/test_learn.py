@@ -612,6 +612,20 @@ def test_what_two_commands_note_at_once_of_two_lessons_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["7", "--report", "--page"], "--report and --page do not go together; leave one of them out"),
+        (["7", "--hint", "--notebook"], "--hint and --notebook do not go together; leave one of them out"),
+        (["7", "windows", "--page"], "--page is not about one exercise; leave windows out"),
+    ],
+)
+def test_no_wish_is_dropped_in_silence(here, arguments, says):
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        CliRunner().invoke(app_for("learn"), ["learn", *arguments], catch_exceptions=False, standalone_mode=False)
+    assert not (here / "my_lessons").exists()
+
+
+@pytest.mark.parametrize(
     "arguments", [("99",), ("--reset", "99"), ("--hint",), ("--page",), ("--notebook",), ("--open",)]
 )
 def test_an_impossible_wish_is_refused_in_one_line(here, arguments):

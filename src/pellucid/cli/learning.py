@@ -50,10 +50,12 @@ def learn(
     for asked in (number, reset):
         if asked is not None and asked not in lessons:
             raise ConfigError("command line", f"there is no lesson {asked}", f"choose one of {_listed(lessons)}")
-    wishes = {"--hint": hint, "--page": page, "--notebook": notebook, "--open": open_page}
-    wish = next((name for name, is_asked in wishes.items() if is_asked), None)
-    if wish and number is None:
-        raise ConfigError("command line", f"{wish} needs the number of a lesson", f"try `pellucid learn 1 {wish}`")
+    _require_one_wish(
+        {"--report": report, "--new": new is not None, "--reset": reset is not None},
+        {"--hint": hint, "--page": page, "--notebook": notebook, "--open": open_page},
+        number,
+        exercise,
+    )
     names = [each.name for each in lessons[number].exercises] if number is not None else []
     if exercise is not None and exercise not in names:
         raise ConfigError(
@@ -85,6 +87,23 @@ def learn(
         _open(lessons[number])
     else:
         print_result(_report(lessons[number], workbook, exercise, hint))
+
+
+def _require_one_wish(
+    of_all: dict[str, bool], of_a_lesson: dict[str, bool], number: int | None, exercise: str | None
+) -> None:
+    """ConfigError for options that do not go together, and for one whose lesson is not named."""
+    asked = [option for option, is_asked in (of_all | of_a_lesson).items() if is_asked]
+    if len(asked) > 1:
+        raise ConfigError("command line", f"{asked[0]} and {asked[1]} do not go together", "leave one of them out")
+    if not asked:
+        return
+    if asked[0] in of_a_lesson and number is None:
+        raise ConfigError(
+            "command line", f"{asked[0]} needs the number of a lesson", f"try `pellucid learn 1 {asked[0]}`"
+        )
+    if exercise is not None and asked != ["--hint"]:
+        raise ConfigError("command line", f"{asked[0]} is not about one exercise", f"leave {exercise} out")
 
 
 def _open(lesson: Lesson) -> None:
