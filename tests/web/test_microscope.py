@@ -52,6 +52,18 @@ def test_a_trace_of_experts_has_the_shares_that_their_router_gave(fables_run):
     torch.testing.assert_close(sent, chosen_LTE / chosen_LTE.sum(dim=-1, keepdim=True), atol=1e-6, rtol=0)
 
 
+def test_what_each_part_adds_is_sent_for_the_likeliest_tokens(fables_run, lstm_run):
+    microscope = Microscope([fables_run, lstm_run])
+    answer = microscope.logits("fables@4", TEXT, 2)
+    added, logits_V = answer["added"], unpacked(answer["logits"])[-1]
+    assert added["at"] == answer["at"] == 2
+    assert added["ids"] == logits_V.topk(5).indices.tolist()
+    parts_NM, heads_LHM = unpacked(added["parts"]), unpacked(added["heads"])
+    torch.testing.assert_close(parts_NM.sum(0), logits_V[added["ids"]], atol=1e-4, rtol=0)
+    torch.testing.assert_close(heads_LHM.sum(1), parts_NM[1::2], atol=1e-4, rtol=0)
+    assert microscope.logits("lstm@1", TEXT)["added"] is None
+
+
 def test_an_example_ends_where_the_skill_that_it_is_named_after_is_needed(fables_run):
     microscope = Microscope([fables_run])
     corpus = known_corpus_of(load(fables_run).trained, "test")

@@ -29,6 +29,7 @@ from pellucid.inspection.explain import beginning_that_fits
 from pellucid.inspection.inside import has_experts
 from pellucid.inspection.interventions import Place, places_of
 from pellucid.inspection.knock_out import held_out_documents, knock_out_table
+from pellucid.inspection.logit_parts import logit_parts
 from pellucid.inspection.trace import Trace, require_decoder, trace, trace_outside
 from pellucid.languages.fables import Fables
 from pellucid.languages.fables.world import other_heroes
@@ -46,6 +47,7 @@ Json = dict[str, Any]
 
 MOST_ANSWERS = 64
 SMALL_BYTES = 8_000_000  # two million weights
+N_EXPLAINED = 5  # of the likeliest next tokens: what each part adds to their logits
 
 
 class Changes(NamedTuple):
@@ -120,17 +122,12 @@ class Microscope:
                 "probabilities": packed(best_NT.values.exp()),
                 "kl": packed(kl_NT),
             },
-            **self._logits_at(traced, at),
+            **_logits_at(opened, traced, at),
         }
 
     def logits(self, checkpoint: str, text: str, at: int | None = None, changes: Changes = UNCHANGED) -> Json:
-        """The logits at one position, after each point, for a click on a token."""
-        return self._logits_at(self._trace(checkpoint, text, changes)[0], at)
-
-    def _logits_at(self, traced: Trace, at: int | None) -> Json:
-        last = len(traced.ids) - 1
-        place = last if at is None else min(at, last)
-        return {"at": place, "logits": packed(traced.unembed(traced.residuals[:, place]))}
+        """The logits at one position, after each point, for a click on a token; and what adds up to the largest."""
+        return _logits_at(self.runs.open(checkpoint), self._trace(checkpoint, text, changes)[0], at)
 
     def _trace(self, checkpoint: str, text: str, changes: Changes = UNCHANGED) -> tuple[Trace, str]:
         """The trace, and the text as far as it fits (`_read`)."""
@@ -308,6 +305,17 @@ def swapped(tokenizer: Tokenizer, text: str) -> Json | None:
         if len(tokenizer.encode(changed)) == length:
             return {"from": hero, "to": other, "text": changed}
     return None
+
+
+def _logits_at(opened: Opened, traced: Trace, at: int | None) -> Json:
+    last = len(traced.ids) - 1
+    place = last if at is None else min(at, last)
+    logits_NV = traced.unembed(traced.residuals[:, place])
+    answer: Json = {"at": place, "logits": packed(logits_NV), "added": None}
+    ids = logits_NV[-1].topk(min(N_EXPLAINED, logits_NV.size(-1))).indices.tolist()
+    if isinstance(opened.model, Decoder) and (parts := logit_parts(opened.model, traced, place, ids)):
+        answer["added"] = {"at": place, "ids": ids, **{name: packed(each) for name, each in parts._asdict().items()}}
+    return answer
 
 
 def _experts(opened: Opened, traced: Trace) -> Json:
