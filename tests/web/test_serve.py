@@ -79,6 +79,24 @@ def test_all_addresses_however_they_are_written_are_opened_at_this_machine_and_a
     assert statuses == [200]
 
 
+def test_with_class_other_machines_are_sent_to_the_pupils_page(fables_run, pellucid, monkeypatch):
+    answers = []
+    monkeypatch.setattr(serving, "_own_address", lambda: "192.0.2.7")
+
+    def ask(app, listening):
+        assert listening.getsockname()[0] == "0.0.0.0"
+        pupil = TestClient(app, headers={"host": "192.0.2.7:80"}, client=("192.0.2.9", 5000))
+        answers.extend(pupil.get(path).status_code for path in ("/class", "/"))
+        listening.close()
+
+    monkeypatch.setattr(server, "run", ask)
+    done = pellucid("serve", fables_run, "--port", 0, "--class")
+    port = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/\n", done.stdout)[1]
+    said = f"the class opens http://192.0.2.7:{port}/class, and can reach nothing else; its board is "
+    assert done.stderr == f"{said}http://127.0.0.1:{port}/class/board\n"
+    assert answers == [200, 403]
+
+
 def test_what_the_page_leaves_out_of_a_model_of_another_kind_is_said_at_the_start(
     fables_run, lstm_run, pellucid, monkeypatch
 ):

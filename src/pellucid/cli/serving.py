@@ -25,6 +25,9 @@ def serve(
     port: Annotated[int, Option(metavar="N", min=0, max=65535, help="0 picks a free one.")] = PORT,
     host: Annotated[str, Option(metavar="ADDRESS", help="0.0.0.0 lets other machines in.")] = HOST,
     opens: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
+    for_class: Annotated[
+        bool, Option("--class", help="Let a class guess the next token on phones in the same network.")
+    ] = False,
     checkpoint: Which = "best",
     train: Annotated[
         Path | None, Option(metavar="CONFIG", help="Train RUN while serving, unless it is trained.")
@@ -39,7 +42,7 @@ def serve(
 ) -> None:
     """Open the Model Microscope, a page about your runs. OpenAI's clients can call them."""
     if export is not None:
-        is_given = {"--train": train is not None, "--open": opens}
+        is_given = {"--train": train is not None, "--open": opens, "--class": for_class}
         is_given |= {"--checkpoint": checkpoint != "best", "--port": port != PORT, "--host": host != HOST}
         if any(is_given.values()):
             what = "--export is for runs that are there, and writes all of their checkpoints"
@@ -53,13 +56,17 @@ def serve(
         raise ConfigError("command line", "--train is for one RUN", "leave out the others")
     from pellucid.web.server import listen
 
+    if for_class and host == HOST:
+        host = EVERYWHERE[0]
     with listen(host, port) as listening, _training(runs[0], train):
         for run_dir in runs if train is None else []:
             _require_run(run_dir)
-        _show(runs, checkpoint, tour, host, listening, opens)
+        _show(runs, checkpoint, tour, host, listening, opens, for_class)
 
 
-def _show(runs: list[Path], checkpoint: str, tour: Path | None, host: str, listening: socket, opens: bool) -> None:
+def _show(
+    runs: list[Path], checkpoint: str, tour: Path | None, host: str, listening: socket, opens: bool, for_class: bool
+) -> None:
     """Serve the page and the API until they are stopped."""
     if listening.getsockname()[0] in EVERYWHERE:
         host = listening.getsockname()[0]  # "" and "0" mean this too
@@ -79,16 +86,21 @@ def _show(runs: list[Path], checkpoint: str, tour: Path | None, host: str, liste
             if config.exists() and (lacks := left_out(load_run_config(config))):
                 parts = ", ".join(LOOK_INSIDE[part] for part in lacks["parts"])
                 note(f"{config.parent}: the page leaves out {parts}: {lacks['why']}")
-    app = make_app(runs, [openai_routes(served_runs(runs, checkpoint))], host=host, tours=files_of(tour))
+    port = listening.getsockname()[1]
+    pupils = f"http://{_own_address() if host in EVERYWHERE else host}:{port}/class" if for_class else None
+    api = openai_routes(served_runs(runs, checkpoint))
+    app = make_app(runs, [api], host=host, tours=files_of(tour), class_link=pupils)
     if tour is not None:
         view |= {"tour": tour.stem}
         for line in app.state.tours.differences(tour.stem) if all(map(steps_in, runs)) else []:
             note(f"{tour}: {line}")
     name = HOST if host in EVERYWHERE else f"[{host}]" if ":" in host else host
-    url = f"http://{name}:{listening.getsockname()[1]}/{'#' + urlencode(view) if view else ''}"
+    url = f"http://{name}:{port}/{'#' + urlencode(view) if view else ''}"
     print(url, flush=True)
-    if host not in ("localhost", HOST, "::1"):
-        others = f"; others open http://{_own_address()}:{listening.getsockname()[1]}/" if host in EVERYWHERE else ""
+    if pupils is not None:
+        note(f"the class opens {pupils}, and can reach nothing else; its board is http://{name}:{port}/class/board")
+    elif host not in ("localhost", HOST, "::1"):
+        others = f"; others open http://{_own_address()}:{port}/" if host in EVERYWHERE else ""
         note(f"there is no password: whoever can reach this machine may use it{others}")
     if opens:
         webbrowser.open(url)

@@ -14,6 +14,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pellucid.version import __version__
+from pellucid.web.classroom import OnlyTheClass, class_routes
 from pellucid.web.limits import install_limits
 from pellucid.web.microscope import Microscope
 from pellucid.web.news import news_routes
@@ -22,15 +23,21 @@ from pellucid.web.schemas import MOST_FABLES, InsideRequest, KnockOutRequest, Te
 from pellucid.web.tours import Tours
 
 STATIC = Path(__file__).parent / "static"
-POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
 
 
 def make_app(
-    paths: Sequence[Path], routers: Sequence[APIRouter] = (), *, host: str = "127.0.0.1", tours: Sequence[Path] = ()
+    paths: Sequence[Path],
+    routers: Sequence[APIRouter] = (),
+    *,
+    host: str = "127.0.0.1",
+    tours: Sequence[Path] = (),
+    class_link: str | None = None,
 ) -> FastAPI:
     """An app with the page of the runs at these paths (run or step directories), and further routes.
 
-    host: the address on which the server will listen. tours: files of further tours.
+    host: the address on which the server will listen. tours: files of further tours. class_link: the pupils' page as
+    other machines reach it; then they reach nothing else.
     """
     app = FastAPI(title="Pellucid", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     microscope = Microscope(paths)
@@ -40,8 +47,12 @@ def make_app(
     pages = (run_routes(runs), model_routes(microscope), tour_routes(guide), news_routes(runs.folders))
     for router in (*pages, *routers):
         app.include_router(router)
+    if class_link is not None:
+        app.include_router(class_routes(microscope, class_link))
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_middleware(Policy)
+    if class_link is not None:
+        app.add_middleware(OnlyTheClass)
     install_limits(app, host)
     return app
 
@@ -143,7 +154,7 @@ class Policy:
                 headers = MutableHeaders(scope=message)
                 headers["Content-Security-Policy"] = POLICY
                 headers["X-Content-Type-Options"] = "nosniff"
-                headers["Referrer-Policy"] = "no-referrer"
+                headers["Referrer-Policy"] = "same-origin"  # with none, a form would seem to come from another site
                 headers.setdefault("Cache-Control", "no-cache")
             await send(message)
 
