@@ -31,7 +31,7 @@ MARKS = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥"})
 
 
 class Choice(NamedTuple):
-    """What a pupil can choose, and how probable it is by the model and, where that is known, in truth."""
+    """An answer that a pupil can choose, and how probable it is by the model and, where that is known, in truth."""
 
     text: str
     model: float
