@@ -33,3 +33,14 @@ def test_the_backend_that_a_notebook_hands_down_is_not_used(pellucid, monkeypatc
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     assert pellucid("configs").exit_code == 0
     assert os.environ["MPLBACKEND"] == "agg"
+
+
+@pytest.mark.parametrize("command", ["configs", "--help", "learn 0 --page"])
+def test_who_has_read_enough_ends_a_command_without_a_word(tmp_path: Path, command: str):
+    """As `pellucid … | head` does, whether the command prints itself or a process of its own does."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    arguments = [sys.executable, "-m", "pellucid", *command.split()]
+    done = subprocess.run(arguments, stdout=writer, stderr=subprocess.PIPE, cwd=tmp_path)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")

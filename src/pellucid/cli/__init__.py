@@ -112,12 +112,14 @@ def main() -> NoReturn:
         exit_code = app(["--help"] if is_bare else None, prog_name="pellucid", standalone_mode=False)
         sys.stdout.flush()
         sys.exit(exit_code or (2 if is_bare else 0))
-    except SystemExit as end:
-        if isinstance(end, Stopped):
-            note("stopped")
-        raise
     except BaseException as error:
-        if debug:
+        cause = error.__context__ if isinstance(error, SystemExit) else error  # typer makes an exit of the first
+        if isinstance(cause, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(0)  # `pellucid generate … | head` has read enough
+        if isinstance(error, Stopped):
+            note("stopped")
+        if debug or isinstance(error, SystemExit):
             raise
         sys.exit(_report(error))
 
@@ -129,9 +131,6 @@ def _stop(number: int, _frame: FrameType | None) -> NoReturn:
 
 def _report(error: BaseException) -> int:
     """Print an error in one line and return its exit code; raise an unforeseen one again."""
-    if isinstance(error, BrokenPipeError):  # `pellucid generate … | head` has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     if hasattr(error, "format_message"):  # typer's own errors: an unknown option, a missing argument
         path = " ".join(["pellucid", *(word for word in sys.argv[1:2] if word in COMMANDS)])
         where = getattr(getattr(error, "ctx", None), "command_path", path)

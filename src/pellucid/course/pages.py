@@ -112,7 +112,10 @@ def main(number: str, folder: str) -> None:
     out, blocks, n_equal = sys.stdout, blocks_of(lesson.page), 0
 
     def say(text: str) -> None:
-        print(text, file=out, flush=True)
+        try:
+            print(text, file=out, flush=True)
+        except BrokenPipeError:  # `… --page | head` has read enough
+            os._exit(0)
 
     own_first(Path(folder), Workbook(Path(folder)).done, say)
     os.chdir(LESSONS)
