@@ -12,23 +12,7 @@ from typing import Any
 import numpy as np
 
 from lesson_01 import Tensor, backward
-from pellucid.course.checks import Wrong, draws, expect
-
-
-def _call(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns for one more example. A size that it has as a number meets others here."""
-    copies = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
-    try:
-        with np.errstate(all="ignore"):
-            answer = function(*copies)
-    except (ValueError, IndexError, TypeError) as error:
-        raise Wrong(f"{what}: the example before went well, but here Python says “{error}”; which size, or number of "
-                    "axes, is written as a number and not read from a shape?") from None  # fmt: skip
-    for copy, argument in zip(copies, arguments, strict=True):
-        if isinstance(argument, np.ndarray) and not np.array_equal(copy, argument, equal_nan=True):
-            raise Wrong("your function writes into an array that it is given (as `x += 1` does): whoever needs the old "
-                        "one afterwards finds a new one; make a new array (`x = x + 1`)")  # fmt: skip
-    return answer
+from pellucid.course.checks import Wrong, call, draws, expect
 
 
 def layer_norm(lesson: ModuleType) -> None:
@@ -94,12 +78,12 @@ def layer_norm(lesson: ModuleType) -> None:
         right = gain * centred / np.sqrt(x.var(-1, keepdims=True) + epsilon)
         what = f"an array {shape} with ε = {epsilon:.2f}"
         slips = [(gain * centred / np.sqrt(x.var(-1, keepdims=True) + 1e-5), f"{what}: you take ε to be 1e-5")]
-        expect(_call(what, lesson.layer_norm, x, gain, epsilon), right, what, slips)
+        expect(call(what, lesson.layer_norm, x, gain, epsilon), right, what, slips)
     x = (10_000 + rng.normal(size=(20, 8))).astype(np.float32)
     centred = x - x.mean(-1, keepdims=True, dtype=float)
     right = centred / centred.std(-1, keepdims=True)
     what = "float32 numbers near 10,000"
-    answer = _call(what, lesson.layer_norm, x, np.ones(8, np.float32), 0.0)
+    answer = call(what, lesson.layer_norm, x, np.ones(8, np.float32), 0.0)
     if np.shape(answer) != x.shape or not np.allclose(answer, right, atol=0.03):
         raise Wrong(f"{what}: the deviations are off. The mean of squares minus the square of the mean is the small "
                     "difference of two numbers near 100,000,000, of which float32 keeps 7 digits (lesson 5); subtract "
@@ -161,14 +145,14 @@ def pull_layer_norm(lesson: ModuleType) -> None:
         x, r, gain = rng.normal(size=shape), rng.normal(size=shape), rng.normal(size=shape[-1])
         epsilon = float(rng.uniform(0.1, 1.0))
         what = f"an array {shape} with ε = {epsilon:.2f}"
-        to_x, to_gain = _both(_call(what, lesson.pull_layer_norm, r, x, gain, epsilon))
+        to_x, to_gain = _both(call(what, lesson.pull_layer_norm, r, x, gain, epsilon))
         slips = [[(wrong[i], f"{what}: you take ε to be {e:g}") for e in (1e-5, 0.0)
                   for wrong in [_pulled(r, x, gain, e)]] for i in range(2)]  # fmt: skip
         right = _pulled(r, x, gain, epsilon)
         expect(to_x, right[0], f"{what}: what x gets", slips[0], tolerance=1e-7)
         expect(to_gain, right[1], f"{what}: what the gain gets", slips[1], tolerance=1e-7)
     far, r, gain = rng.normal(size=(6, 8)) + 1e7, rng.normal(size=(6, 8)), rng.normal(size=8)
-    to_x, _ = _both(_call("numbers near 10,000,000", lesson.pull_layer_norm, r, far, gain))
+    to_x, _ = _both(call("numbers near 10,000,000", lesson.pull_layer_norm, r, far, gain))
     right = _pulled(r, far, gain, 1e-5)[0]
     if np.shape(to_x) != right.shape or not np.allclose(to_x, right, atol=1e-5 * np.abs(right).max()):
         raise Wrong("numbers near 10,000,000: what x gets is off. Two large numbers that are nearly equal have lost "
@@ -245,7 +229,7 @@ def pre_norm_block(lesson: ModuleType) -> None:
     for shape in ((4,), (3, 1, 2, 4)):
         x = rng.normal(size=shape)
         what = f"a block of four matrices, for an array {shape}"
-        expect(_call(what, lesson.pre_norm_block, x, *parts), x @ W[0] @ W[1], what)
+        expect(call(what, lesson.pre_norm_block, x, *parts), x @ W[0] @ W[1], what)
     r = rng.normal(size=(2, 4))
     tape_x = Tensor(rng.normal(size=(2, 4)))
     try:
@@ -339,7 +323,7 @@ def adam_step(lesson: ModuleType) -> None:
         new_mean, new_square = betas[0] * mean + (1 - betas[0]) * g, betas[1] * square + (1 - betas[1]) * g**2
         m, v = new_mean / (1 - betas[0] ** n), new_square / (1 - betas[1] ** n)
         what = f"step {n} of parameters {shape}, with ε = {epsilon}"
-        answer = _call(what, lesson.adam_step, p, g, mean, square, n, rate, betas, epsilon)
+        answer = call(what, lesson.adam_step, p, g, mean, square, n, rate, betas, epsilon)
         step = m / (np.sqrt(v) + epsilon)
         slips = [
             (p - rate * m / (np.sqrt(v) + 1e-8), f"{what}: you take ε to be 1e-8"),
@@ -419,7 +403,7 @@ def adamw_step(lesson: ModuleType) -> None:
         )
         rate, decay = (float(each) for each in rng.uniform(0.05, 0.4, size=2))
         what = f"step {n} of parameters {shape}, at rate {rate:.2f} and decay {decay:.2f}"
-        answer = _call(what, lesson.adamw_step, p, g, mean, square, n, rate, decay, betas)
+        answer = call(what, lesson.adamw_step, p, g, mean, square, n, rate, decay, betas)
         new_mean, new_square = betas[0] * mean + (1 - betas[0]) * g, betas[1] * square + (1 - betas[1]) * g**2
         right, as_in_2 = (
             p - rate * new_mean / (1 - betas[0] ** k) / (np.sqrt(new_square / (1 - betas[1] ** k)) + 1e-8)
@@ -470,7 +454,7 @@ def orthogonalised(lesson: ModuleType) -> None:
         n = min(rows, columns)
         left, right = np.linalg.qr(rng.normal(size=(rows, n)))[0], np.linalg.qr(rng.normal(size=(columns, n)))[0].T
         what = f"a gradient ({rows}, {columns}) with singular values from {size:g} to {size / 1e4:g}"
-        answer = _call(what, lesson.orthogonalised, left * np.geomspace(size, size / 1e4, n) @ right)
+        answer = call(what, lesson.orthogonalised, left * np.geomspace(size, size / 1e4, n) @ right)
         if np.shape(answer) == (rows, columns) and not np.allclose(answer, left @ right, atol=1e-5):
             values = np.linalg.svd(np.nan_to_num(np.asarray(answer, float)), compute_uv=False)
             raise Wrong(f"{what}: now they go from {values[0]:.3g} to {values[-1]:.3g}; each should be 1, the smallest "
@@ -570,7 +554,7 @@ def _eigenvalue_of_others(lesson: ModuleType) -> None:
     cases.append((np.diag(gaps[order]), slow[order], 1.0, "eigenvalues 1 and 0.97, and 1,000 rounds"))
     for H, start, right, what in cases:
         product = _Counted(H)
-        answer = _call(what, lesson.largest_eigenvalue, product, start, 1000)
+        answer = call(what, lesson.largest_eigenvalue, product, start, 1000)
         if np.shape(answer) == () and answer is not None and not np.isclose(answer, right, atol=1e-5):
             why = ("a hundred rounds are too few if the second is nearly as large; make as many as n_rounds says"
                    if right == 1.0 else "a number of the vector says nothing where the eigenvector has a 0, nor does "
@@ -580,7 +564,7 @@ def _eigenvalue_of_others(lesson: ModuleType) -> None:
         if abs(product.first @ start) < 0.999 * np.linalg.norm(product.first) * np.linalg.norm(start):
             raise Wrong("your first product is not that of `start`: begin with it, so that whoever calls can choose")
     product = _Counted(H)
-    _call("4 rounds", lesson.largest_eigenvalue, product, start, 4)
+    call("4 rounds", lesson.largest_eigenvalue, product, start, 4)
     if not 4 <= product.n <= 6:
         raise Wrong(f"4 rounds were asked for, and you made {product.n} products; n_rounds says how many")
 
@@ -666,10 +650,10 @@ def _another_decoder(lesson: ModuleType, is_extreme: bool) -> None:
         for block in decoder.blocks:
             block.W_Q.value, block.W_K.value = 1000 * block.W_Q.value, -1000 * block.W_Q.value
     tokens = rng.integers(V, size=(B, T))
-    answer = _call(what, lesson.decoder_logits, tokens, decoder)
+    answer = call(what, lesson.decoder_logits, tokens, decoder)
     changed = tokens.copy()
     changed[:, -1] = (changed[:, -1] + 1) % V
-    later = _call(what, lesson.decoder_logits, changed, decoder)
+    later = call(what, lesson.decoder_logits, changed, decoder)
     if not isinstance(answer, lesson.Tensor) or not isinstance(later, lesson.Tensor):
         raise Wrong(f"{what}: the logits are no Tensor")
     if np.isnan(answer.value).any():

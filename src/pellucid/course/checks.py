@@ -92,17 +92,31 @@ def _close(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], tolerance: float) -
 
 def unchanged(function: Callable[..., Any], *arguments: Any) -> Any:
     """The answer of a function to copies of these arguments; Wrong if it writes into one of them."""
-    given = copy.deepcopy(arguments)
-    answer = function(*given)
-    if not _same(given, arguments):
-        raise Wrong("your function changes what it is given, and others may still need it: leave it as it is, or work "
-                    "on a copy")  # fmt: skip
+    return _answer(function, arguments, copy.deepcopy(arguments))
+
+
+def call(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """The answer to copies of the arrays of one more example. A size that is written as a number meets another here."""
+    given = tuple(each.copy() if isinstance(each, np.ndarray) else each for each in arguments)
+    try:
+        with np.errstate(all="ignore"):
+            return _answer(function, arguments, given)
+    except (ValueError, IndexError, TypeError) as error:
+        raise Wrong(f"{what}: the example before went well, but here Python says “{error}”; which size, or number of "
+                    "axes, is written as a number and not read from a shape?") from None  # fmt: skip
+
+
+def _answer(function: Callable[..., Any], arguments: tuple[Any, ...], copies: tuple[Any, ...]) -> Any:
+    answer = function(*copies)
+    if not _same(copies, arguments):
+        raise Wrong("your function changes what it is given (as `x += 1` does), and others may still need it: leave it "
+                    "as it is, or work on a copy (`x = x + 1`)")  # fmt: skip
     return answer
 
 
 def _same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray):
-        return np.array_equal(a, b)
+        return np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all(map(_same, a, b))
-    return bool(a == b)
+    return a is b or bool(a == b)

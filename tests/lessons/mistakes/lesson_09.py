@@ -354,7 +354,7 @@ def rotate(x_TK, start=0):
     return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
 
 
-@mistake("your function writes into the x that it is given")
+@mistake("changes what it is given")
 def rotate(x_TK, start=0):
     T, K = x_TK.shape[-2:]
     angles = np.outer(np.arange(start, start + T), 10_000.0 ** (-np.arange(0, K, 2) / K))
@@ -539,7 +539,7 @@ def multi_head_attention(x_BTD, W_Q, W_K, W_V, W_O, n_heads):
     return np.stack(outputs)
 
 
-@mistake("has changed the scores")
+@mistake("changes what it is given")
 def causal_weights(scores_TS):
     T, S = scores_TS.shape[-2:]
     scores_TS[..., np.arange(S) > np.arange(S - T, S)[:, None]] = -np.inf

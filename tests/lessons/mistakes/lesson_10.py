@@ -343,14 +343,14 @@ def decoder_logits(tokens, decoder):
 # ---- What first examples did not see ----
 
 
-@mistake("your function writes into an array that it is given")
+@mistake("changes what it is given")
 def layer_norm(x, gain, epsilon=1e-5):
     x -= x.mean(axis=-1, keepdims=True)
     x /= np.sqrt((x**2).mean(axis=-1, keepdims=True) + epsilon)
     return gain * x
 
 
-@mistake("your function writes into an array that it is given")
+@mistake("changes what it is given")
 def pull_layer_norm(cotangent, x, gain, epsilon=1e-5):
     """The cotangent is multiplied by the gain, for good."""
     std = np.sqrt(x.var(axis=-1, keepdims=True) + epsilon)
@@ -484,7 +484,7 @@ def pull_layer_norm(cotangent, x, gain, epsilon=1e-5):
     return vjp(f, x, gain)[1](cotangent)
 
 
-@mistake("your function writes into an array that it is given")
+@mistake("changes what it is given")
 def pre_norm_block(x, attention_norm, attention, feed_forward_norm, feed_forward):
     """In place."""
     x += attention(attention_norm(x))
@@ -522,7 +522,7 @@ def adam_step(parameter, gradient, mean, square, n, rate, betas=(0.9, 0.999), ep
     return parameter - alpha * mean / (np.sqrt(square) + epsilon), mean, square
 
 
-@mistake("your function writes into an array that it is given")
+@mistake("changes what it is given")
 def adam_step(parameter, gradient, mean, square, n, rate, betas=(0.9, 0.999), epsilon=1e-8):
     """In place."""
     mean *= betas[0]
@@ -574,7 +574,7 @@ def adamw_step(parameter, gradient, mean, square, n, rate, decay, betas=(0.9, 0.
     return updated - rate * decay * parameter, mean, square
 
 
-@mistake("your function writes into an array that it is given")
+@mistake("changes what it is given")
 def adamw_step(parameter, gradient, mean, square, n, rate, decay, betas=(0.9, 0.999)):
     """In place shrink."""
     parameter *= 1 - rate * decay
@@ -706,7 +706,7 @@ def largest_eigenvalue(product, start, n_rounds=100):
     return float(v @ product(v))
 
 
-@mistake("your function writes into an array that it is given")
+@mistake("changes what it is given")
 def largest_eigenvalue(product, start, n_rounds=100):
     """Writes into start."""
     v = start
