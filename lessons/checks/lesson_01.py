@@ -178,8 +178,8 @@ def topological_order(lesson: ModuleType) -> None:
     random = draws("topological_order")
     for n in (1, 12, 40):
         tensors = [lesson.Tensor(0.0)]
-        for _ in range(n - 1):  # from the newest, and from others that were made before it
-            parents = [tensors[-1], *(tensors[i] for i in random.integers(len(tensors), size=2))]
+        for _ in range(n - 1):  # from the newest, from others that were made before it, and from one that is new
+            parents = [tensors[-1], *(tensors[i] for i in random.integers(len(tensors), size=2)), lesson.Tensor(0.0)]
             tensors.append(lesson.Tensor(0.0, [(parent, lambda r: r) for parent in parents]))
         _expect_order(lesson.topological_order(tensors[-1]), tensors[-1])
     deep = "a chain of 2,000 sums"
@@ -213,6 +213,9 @@ def _expect_order(order: Any, output: Any) -> None:
         raise Wrong("your function returns None; is a `return` missing?")
     everything = _all_below(output)
     place = {id(tensor): i for i, tensor in enumerate(order)}
+    if len(place) == len(order) < len(everything):
+        raise Wrong(f"a graph of {len(everything)} tensors, most of them computed from four: your list has "
+                    f"{len(order)}; a tensor may have any number of parents, and all belong to the order")  # fmt: skip
     if len(place) < len(order) or place.keys() != everything.keys():
         raise Wrong(f"a graph of {len(everything)} tensors: your list has {len(order)}, {len(place)} different ones; "
                     "each tensor stands in it once")  # fmt: skip
@@ -322,6 +325,10 @@ def _walk_again(lesson: ModuleType) -> None:
         x.gradient = np.full((2, 3), 100.0)
         if not y.parents:
             raise Wrong("after your walk the graph is gone: leave `parents` as they are, so that one may walk again")
+    lesson.backward(y)
+    expect(u.gradient, np.full((2, 3), 2.0), "2x² + x: what u = x² gets, which was computed and is no input",
+           [(np.zeros((2, 3)), "2x² + x: u = x² was computed and is no input, but it keeps its gradient too: *every* "
+                               "tensor below the output has one after the walk")])  # fmt: skip
     lesson.backward(u)
     expect(x.gradient, 2 * start, "a walk that begins at u = x² alone, after one that began at the result")
 
@@ -403,7 +410,11 @@ def _walk_few(lesson: ModuleType) -> None:
 
 def unbroadcast(lesson: ModuleType) -> None:
     r = np.arange(24.0).reshape(2, 3, 4)
-    bias = lesson.unbroadcast(r, (4,))
+    try:
+        bias = lesson.unbroadcast(r, (4,))
+    except (ValueError, IndexError):
+        raise Wrong("a bias (4,) was added to an array (2, 3, 4), and your axes do not fit: shapes are written below "
+                    "each other aligned at the *right*, so what is new stands in front") from None  # fmt: skip
     if np.shape(bias) == (3, 4):
         raise Wrong("a bias (4,) was added to an array (2, 3, 4): NumPy put *two* axes in front of it, and you undid "
                     "one; how many are new follows from both shapes")  # fmt: skip
@@ -502,7 +513,7 @@ def pull_matmul(lesson: ModuleType) -> None:
             answer = lesson.pull_matmul(r.copy(), x.copy(), y.copy())
         except (ValueError, IndexError):
             raise Wrong(f"{what}: your function takes no products with {len(axes)} axes in front; attention in lesson "
-                        "8 has two, one for the texts and one for the heads. Exchange the *last* two axes, however "
+                        "9 has two, one for the texts and one for the heads. Exchange the *last* two axes, however "
                         "many there are before them") from None  # fmt: skip
         for found, name, right in zip(pair_of(answer, what), "xy", our_pull_matmul(r, x, y), strict=True):
             expect(found, right, f"{what}: what {name} gets", tolerance=1e-12)

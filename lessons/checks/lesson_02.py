@@ -86,6 +86,10 @@ def tiles(lesson: ModuleType) -> None:
             for j in range(columns):
                 tile = picture[i * r : (i + 1) * r, j * c : (j + 1) * c]
                 expect(cut[i, j], tile, f"{what}: the tile in row {i} and column {j}")
+    turned = random.normal(size=(6, 4)).T
+    cut = lesson.tiles(turned, 2, 3)
+    what = "`x.T`, 4 by 6, in tiles of 2 by 3 (its numbers do not lie row by row in memory, so read it by its indices)"
+    expect(cut, [[turned[i : i + 2, j : j + 3] for j in (0, 3)] for i in (0, 2)], what)
     expect(lesson.tiles(np.zeros((6, 8), bool), 6, 8), np.zeros((1, 1, 6, 8)), "a picture that is one tile")
 
 
@@ -124,6 +128,9 @@ def pair_scores(lesson: ModuleType) -> None:
         ):  # fmt: skip
             raise Wrong(f"{what}: your answer is (B, S, T); a row is to belong to an asker")
         expect(answer, right, what, mistakes)
+    W = random.integers(-3, 4, size=(2, 3))
+    u, v = random.normal(size=(1, 2, 2)), random.normal(size=(1, 2, 3))
+    expect(lesson.pair_scores(u, W, v), u @ W @ v.transpose(0, 2, 1), "a W of whole numbers, with u and v that are not")
 
 
 def surprise_of_targets(lesson: ModuleType) -> None:
@@ -166,6 +173,9 @@ def surprise_of_targets(lesson: ModuleType) -> None:
         if answer.dtype != logits.dtype:
             raise Wrong(f"{what}: the logits are {logits.dtype}, and your surprises {answer.dtype}, with other digits; "
                         "leave the numbers in their type")  # fmt: skip
+        if not torch.allclose(answer, right, rtol=0.0, atol=1e-10):
+            raise Wrong(f"{what}: only the first seven digits are right: the logits have sixteen, and you went through "
+                        "numbers that have seven; leave them in their type")  # fmt: skip
         answer.sum().backward()
         expect(logits.grad, log_p.exp() - hot, f"{what}: the gradient of the sum of your surprises", tolerance=1e-5)
     far = torch.tensor([[1000.0, 0.0], [-1000.0, 0.0]])
@@ -205,7 +215,10 @@ def rounded_with_slope(lesson: ModuleType) -> None:
             raise Wrong("the values are right, but the tape sees nothing of x: all of it is detached; what you detach "
                         "has no slope, so x must stand somewhere without it")  # fmt: skip
         (answer * weights).sum().backward()
-        if x.grad is not None and not x.grad.any():
+        if x.grad is None:
+            raise Wrong("the values are right, but no slope comes back to x: your result is the start of a tape of its "
+                        "own; compute it from x, and detach only what is added")  # fmt: skip
+        if not x.grad.any():
             raise Wrong("the values are right, but the slope is 0, that of a staircase: the tape has seen the rounding")
         expect(
             x.grad,
@@ -215,6 +228,9 @@ def rounded_with_slope(lesson: ModuleType) -> None:
         )
     whole = torch.tensor([1e6 + 0.25, -1e6 - 0.25, 0.0], dtype=torch.float64)
     expect(lesson.rounded_with_slope(whole), whole.round(), "numbers of a million")
+    large = torch.tensor([3e9 + 0.25, -7e12 - 0.5625], dtype=torch.float64)
+    expect(lesson.rounded_with_slope(large), large.round(), "numbers of a billion and more, which do not fit into a "
+           "32-bit whole number", tolerance=1e-15)  # fmt: skip
     y = torch.tensor([1.3], dtype=torch.float64, requires_grad=True)
     (lesson.rounded_with_slope(y * y) ** 2).sum().backward()
     expect(y.grad, [2 * 2 * 2 * 1.3], "the square of (y² rounded) at y = 1.3: its slope by y")
@@ -272,5 +288,10 @@ def paired_error(lesson: ModuleType) -> None:
         raise Wrong(f"30 pairs with differences about 100,000,000: your error is {float(error):.4g}, not {right:.4g}: "
                     "is it a small difference of two large numbers, such as the mean square minus the square of the "
                     "mean? Their last digits are rounded; subtract first, then square")  # fmt: skip
+    flat = np.full(4, 0.75)
+    for a, b, who in ((np.array([1.0, 2.0, 4.0, 1.0]), flat, "b"), (flat, np.array([1.0, 2.0, 4.0, 1.0]), "a")):
+        with np.errstate(all="ignore"):
+            answer = lesson.paired_error(a, b)
+        expect(answer, ((a - b).mean(), math.sqrt(0.5)), f"four texts, and {who} has the same loss on each of them")
     same = np.array([3.0, 1e4, -5.0])
     expect(lesson.paired_error(same + 0.5, same), (0.5, 0.0), "one model is worse by 0.5 on each of three texts")

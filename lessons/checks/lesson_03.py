@@ -64,7 +64,12 @@ def push_product_twice(lesson: ModuleType) -> None:
             ],
         )  # fmt: skip
     zero, other = (0.0, 2.0, 3.0, 5.0), (0.0, 7.0, 11.0, 13.0)
-    expect(lesson.push_product_twice(zero, other)[3], 43.0, "a product of two values that are 0: the second slope")
+    what = "a product of two values that are 0"
+    try:
+        answer = lesson.push_product_twice(zero, other)
+    except ZeroDivisionError:
+        raise Wrong(f"{what}: your function divides by a value, which may be 0; no division is needed") from None
+    expect(answer[3], 43.0, f"{what}: the second slope")
 
 
 def pull_twice(lesson: ModuleType) -> None:
@@ -243,6 +248,13 @@ def newton_step(lesson: ModuleType) -> None:
         np.array([1.0, 2.0]) + np.cos(k * np.array([1.0, 2.0])) / np.sin(k * np.array([1.0, 2.0])) / k,
         "sin(10000 x₀) + sin(10000 x₁), where a difference with a fixed step is too coarse",
         tolerance=1e-9,
+    )
+    A, bottom = np.array([[1e6, 1.0], [1.0, 2.0]]), random.normal(size=2)
+    expect(
+        lesson.newton_step(lambda x: sum_of((x - bottom) * (A @ (x - bottom))), bottom + random.normal(size=2)),
+        bottom,
+        "a valley that is a million times as steep across as along (where the slope along it is small, it is not 0)",
+        tolerance=1e-7,
     )
 
 

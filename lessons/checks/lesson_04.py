@@ -216,6 +216,9 @@ def colour_columns(lesson: ModuleType) -> None:
     _check_colours(lesson, full, "a full lower triangle of 9 by 9", 9)
     _check_colours(lesson, np.zeros((3, 4), bool), "a matrix of 3 by 4 without an entry", 1)
     _check_colours(lesson, np.eye(1, dtype=bool), "a matrix of one entry", 1)
+    _check_colours(lesson, np.ones((256, 2), bool), "two full columns of 256 rows", 2)
+    gap = np.array([[1, 1, 1, 0], [1, 0, 0, 1], [0, 0, 1, 1]], bool)  # the last column meets the colours 0 and 2, not 1
+    _check_colours(lesson, gap, "a matrix of 3 by 4 whose last column has only one free colour", 3)
     random = draws("colour_columns")
     for m, n in ((1, 6), (7, 3), (6, 12), (12, 9)):
         pattern = random.random((m, n)) < random.uniform(0.1, 0.4)
@@ -242,6 +245,12 @@ def _check_colours(lesson: ModuleType, pattern: np.ndarray, what: str, n_enough:
                     "row can have one colour, however far apart they are")  # fmt: skip
     if set(colours) != set(range(n_used)):
         raise Wrong(f"{what}: your colours are {sorted(set(colours))}; number them 0, 1, 2, … without gaps")
+    for j, colour in enumerate(colours):
+        taken = {colours[k] for k in range(j) if np.any(pattern[:, j] & pattern[:, k])}
+        if (first := next(c for c in range(n) if c not in taken)) != colour:
+            raise Wrong(f"{what}: column {j} has the colour {colour}, though {first} is free: no column before it has "
+                        f"{first} and shares a row with it; take the columns from left to right, and give each the "
+                        "first colour that is free")  # fmt: skip
 
 
 def is_star(lesson: ModuleType) -> None:
@@ -314,6 +323,9 @@ _STARS = [
     (4, [(0, 1), (0, 2), (1, 2), (2, 3)], [0, 1, 2, 0], True,
      "a triangle 0-1-2 with a tail 2-3 in the colours 0, 1, 2, 0: you say it is no star, but every path of four has "
      "three colours"),
+    (6, [(0, 1), (0, 2), (3, 4), (3, 5)], [0, 1, 1, 0, 1, 1], True,
+     "two paths apart, 1-0-2 and 4-3-5, both in the colours 1, 0, 1: you say it is no star, but nothing joins the one "
+     "to the other, so there is no path of four"),
 ]  # fmt: skip
 
 

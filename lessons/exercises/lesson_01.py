@@ -113,10 +113,10 @@ def pull_matmul(cotangent: Array, x: Array, y: Array) -> tuple[Array, Array]:
 def gradient_with_checkpoints(layers: Sequence[Callable[[Tensor], Tensor]], x: Array, n_segments: int) -> Array:
     """The gradient by x of the sum of layers[-1](... layers[0](x)), with a tape for one segment at a time.
 
-    `np.array_split` cuts the layers into segments. Keep the plain array at the start of each. Then, from the last
-    segment to the first, compute the segment on a tape of its own, and walk back through it with what the segment after
-    it has found: `output.pulled_back(cotangent)` is `backward` with another start than 1. No layer is computed more
-    than twice.
+    `np.array_split` cuts the layers into segments, none of which is empty. Keep the plain array at the start of each.
+    Then, from the last segment to the first, compute the segment on a tape of its own, and walk back through it with
+    what the segment after it has found: `output.pulled_back(cotangent)` is `backward` with another start than 1. No
+    layer is computed more than twice.
     """
     # solution:
     segments = [[layers[i] for i in part] for part in np.array_split(np.arange(len(layers)), n_segments)]

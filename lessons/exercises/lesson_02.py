@@ -15,7 +15,7 @@ Array = np.ndarray
 
 
 def conditional(counts_AB: Array) -> Array:
-    """p(b | a) from how often a and b came together, of which none is negative. A row of zeros stays as it is."""
+    """p(b | a) from how often a and b came together, as numbers or as shares. A row of zeros stays as it is."""
     # solution:
     sums_A1 = counts_AB.sum(axis=1, keepdims=True)
     return counts_AB / np.where(sums_A1 > 0, sums_A1, 1)

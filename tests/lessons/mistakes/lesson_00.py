@@ -752,3 +752,23 @@ def mean_and_error(values):
         m += d / n
         s += d * (x - m)
     return m, math.sqrt(s / (n - 1) / n)
+
+
+@mistake("a text has both words")
+def surprise_of_guess(guess, word, n_words):
+    low = {each.lower(): p for each, p in guess.items()}
+    if word.lower() in low:
+        return surprise(low[word.lower()])
+    return surprise((1 - sum(guess.values())) / (n_words - len(guess)))
+
+
+@also_right
+def entropy(probabilities):
+    result = 0.0
+    some = [p for p in probabilities if p > 0]
+    while len(some) > 1:
+        first, some = some[0], some[1:]
+        left = math.fsum(some)
+        whole = first + left
+        result += first * math.log(whole / first) + left * math.log(whole / left)
+    return result

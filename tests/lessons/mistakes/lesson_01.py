@@ -918,3 +918,45 @@ def gradient_with_checkpoints(layers, x, n_segments):
         t.pulled_back(r)
         r = s.gradient
     return r
+
+
+@mistake("any number of parents")
+def topological_order(output):
+    """inputs of a product and a sum, but not of `concatenate`"""
+    order, seen, todo = [], set(), [(output, False)]
+    while todo:
+        tensor, done = todo.pop()
+        if done:
+            order.append(tensor)
+        elif id(tensor) not in seen:
+            seen.add(id(tensor))
+            todo.append((tensor, True))
+            todo += [(parent, False) for parent, _ in tensor.parents[:2]]
+    return order
+
+
+@mistake("it keeps its gradient too")
+def backward(output):
+    order = topological_order(output)
+    for tensor in order:
+        tensor.gradient = np.zeros_like(tensor.value)
+    output.gradient = np.ones_like(output.value)
+    for tensor in reversed(order):
+        for parent, pull in tensor.parents:
+            parent.gradient = parent.gradient + pull(tensor.gradient)
+        if tensor.parents and tensor is not output:
+            tensor.gradient = np.zeros_like(tensor.value)
+
+
+@mistake("aligned at the *right*")
+def unbroadcast(cotangent, shape):
+    padded = tuple(shape) + (1,) * (cotangent.ndim - len(shape))
+    axes = tuple(i for i, n in enumerate(padded) if n == 1 and cotangent.shape[i] != 1)
+    return cotangent.sum(axis=axes, keepdims=True).reshape(shape)
+
+
+@also_right
+def unbroadcast(cotangent, shape):
+    import torch
+
+    return torch.tensor(cotangent).sum_to_size(shape).numpy()

@@ -435,3 +435,41 @@ def paired_error(a, b):
 def paired_error(a, b):
     c = np.cov(a, b)
     return a.mean() - b.mean(), np.sqrt((c[0, 0] + c[1, 1] - 2 * c[0, 1]) / len(a))
+
+
+@mistake("do not lie row by row in memory")
+def tiles(picture_RC, r, c):
+    R, C = picture_RC.shape
+    s = picture_RC.itemsize
+    return np.lib.stride_tricks.as_strided(picture_RC, (R // r, C // c, r, c), (r * C * s, c * s, C * s, s)).copy()
+
+
+@mistake("a W of whole numbers")
+def pair_scores(u_BTD, W_DE, v_BSE):
+    out = np.zeros((u_BTD.shape[0], u_BTD.shape[1], v_BSE.shape[1]), dtype=W_DE.dtype)
+    for b in range(len(out)):
+        out[b] = u_BTD[b] @ W_DE @ v_BSE[b].T
+    return out
+
+
+@mistake("only the first seven digits")
+def surprise_of_targets(logits, targets):
+    return -torch.log_softmax(logits.float(), -1).gather(-1, targets[..., None])[..., 0].to(logits.dtype)
+
+
+@mistake("no slope comes back to x")
+def rounded_with_slope(x):
+    return x.detach().round().requires_grad_()
+
+
+@mistake("32-bit whole number")
+def rounded_with_slope(x):
+    return x + (x.round().int().to(x.dtype) - x).detach()
+
+
+@mistake("the same loss on each of them")
+def paired_error(a, b):
+    """the variance of a difference, by the correlation of the two"""
+    sa, sb, n = a.std(ddof=1), b.std(ddof=1), len(a)
+    with np.errstate(all="ignore"):
+        return a.mean() - b.mean(), np.sqrt(sa**2 + sb**2 - 2 * np.corrcoef(a, b)[0, 1] * sa * sb) / np.sqrt(n)

@@ -390,3 +390,18 @@ def curvature_of_loss(p, z, v):
     q = np.exp(z - np.logaddexp.reduce(z))
     m = np.average(v, weights=q)
     return float(np.average((v - m) ** 2, weights=q))
+
+
+@mistake("your function divides by a value")
+def push_product_twice(x, y):
+    x0, xi, xj, xij = x
+    y0, yi, yj, yij = y
+    s = x0 * y0
+    si, sj = s * (xi / x0 + yi / y0), s * (xj / x0 + yj / y0)
+    return s, si, sj, si * sj / s + s * (xij / x0 - xi * xj / x0**2 + yij / y0 - yi * yj / y0**2)
+
+
+@mistake("the slope along it is small, it is not 0")
+def newton_step(f, x):
+    H = np.stack([hessian_vector_product(f, x, e) for e in np.eye(len(x))])
+    return x - np.linalg.pinv(H, rcond=1e-4) @ gradient(f, x)

@@ -564,3 +564,50 @@ def peel(pattern, products, colours):
     for (i, j), value in zip(where, x, strict=True):
         H[i, j] = H[j, i] = value
     return H
+
+
+@mistake("from left to right")
+def colour_columns(pattern):
+    """the fullest columns first"""
+    meets = (pattern.T.astype(int) @ pattern.astype(int)) > 0
+    colours = {}
+    for j in sorted(range(pattern.shape[1]), key=lambda j: -meets[j].sum()):
+        taken = {colours[k] for k in colours if meets[j, k]}
+        colours[j] = next(c for c in range(pattern.shape[1]) if c not in taken)
+    return [colours[j] for j in range(pattern.shape[1])]
+
+
+@mistake("two full columns of 256 rows")
+def colour_columns(pattern):
+    """the number of shared rows in 8 bits"""
+    shared = pattern.T.astype(np.uint8) @ pattern.astype(np.uint8)
+    colours = []
+    for j in range(pattern.shape[1]):
+        taken = {colours[k] for k in range(j) if shared[j, k]}
+        colours.append(next(c for c in range(j + 1) if c not in taken))
+    return colours
+
+
+@mistake("4 colours are 4 products")
+def colour_columns(pattern):
+    """the highest colour of a neighbour, plus one"""
+    colours = []
+    for j in range(pattern.shape[1]):
+        taken = [colours[k] for k in range(j) if np.any(pattern[:, j] & pattern[:, k])]
+        colours.append(0 if 0 not in taken else max(taken) + 1)
+    return colours
+
+
+@mistake("two paths apart")
+def is_star(neighbours, colours):
+    """at most one middle for each pair of colours"""
+    from collections import Counter
+
+    middles = Counter()
+    for b, near in enumerate(neighbours):
+        if any(colours[b] == colours[c] for c in near):
+            return False
+        for colour, n in Counter(colours[c] for c in near).items():
+            if n > 1:
+                middles[frozenset((colours[b], colour))] += 1
+    return all(n < 2 for n in middles.values())
