@@ -120,6 +120,12 @@ def test_a_lesson_takes_at_most_ninety_minutes(lesson):
 
 
 @each_lesson
+def test_a_link_to_a_lesson_has_its_number(lesson):
+    links = re.findall(r"\[lesson\s+(\d+)\]\((\d\d)_", lesson.page.read_text(encoding="utf-8"))
+    assert [int(number) for number, _ in links] == [int(file) for _, file in links]
+
+
+@each_lesson
 def test_each_figure_is_drawn_by_a_function(lesson, in_full):
     """Only `make lessons` draws them: some train the models that they show."""
     shown = re.findall(r"\]\((figures/\w+\.png)\)", lesson.page.read_text(encoding="utf-8"))
