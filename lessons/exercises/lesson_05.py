@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -128,8 +127,13 @@ def nearest_level(x_N: Array, levels_L: Array) -> Array:
 
 # ---- What the page uses ----
 
-to_bf16 = partial(round_to, e=8, m=7)
-to_fp16 = partial(round_to, e=5, m=10)
+
+def to_bf16(x: float) -> float:
+    return round_to(x, e=8, m=7)
+
+
+def to_fp16(x: float) -> float:
+    return round_to(x, e=5, m=10)
 
 
 def next_words(corpus, tokenizer, texts) -> list[Array]:

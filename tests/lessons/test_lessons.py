@@ -120,6 +120,15 @@ def test_a_lesson_takes_at_most_ninety_minutes(lesson):
 
 
 @each_lesson
+def test_no_exercise_is_taken_up_while_its_file_is_read(lesson):
+    """`partial(round_to, …)` at the top level would keep the student's stub, and ours could not stand in for it."""
+    names = {each.name for each in lesson.exercises}
+    definitions = (ast.FunctionDef, ast.ClassDef)
+    top = [each for each in ast.parse(lesson.solutions.read_bytes()).body if not isinstance(each, definitions)]
+    assert not [node for each in top for node in ast.walk(each) if isinstance(node, ast.Name) and node.id in names]
+
+
+@each_lesson
 def test_a_link_to_a_lesson_has_its_number(lesson):
     links = re.findall(r"\[lesson\s+(\d+)\]\((\d\d)_", lesson.page.read_text(encoding="utf-8"))
     assert [int(number) for number, _ in links] == [int(file) for _, file in links]
