@@ -378,6 +378,10 @@ def test_a_wrong_function_that_slipped_through_is_blamed_where_it_is(tmp_path):
     [told] = attempt(seventh, tmp_path, done, ["mlp_loss"])
     blame = f"it is right with our pull_matmul, but not with yours (lesson_01.py, line {line}): it raised ValueError"
     assert told.fault.startswith(f"{blame} in line {line + 1} of lesson_01.py: axes don't match")
+    (tmp_path / "progress.json").write_text(json.dumps({"done": done, "hints": {}}), encoding="utf-8")
+    told = learn(7, "mlp_loss", "--folder", str(tmp_path))
+    assert told.rstrip().endswith(f"write  {tmp_path / 'lesson_01.py'}, from line {line}"), "not where it was noticed"
+    assert "01_differentiation.md#exercise-a-product-of-matrices-backward" in told
     done[LESSON.module].remove("pull_matmul")
     assert attempt(seventh, tmp_path, done, ["mlp_loss"]) == [Outcome("mlp_loss")], "ours is there until it is done"
 
@@ -400,6 +404,12 @@ def test_a_page_prints_the_students_numbers_and_a_fault_of_the_student_has_its_l
     where = rf"ValueError in line {line} of lesson_01.py, called in line \d+ of lesson_07.py: axes don't match"
     assert re.search(where, told)
     assert re.search(r"\nnot run after it: \d+ blocks\n$", told)
+
+
+def test_a_line_that_a_student_prints_does_not_shift_those_of_the_page():
+    block = pages.Block("", 1, is_long=False, output="loss 0.50\nfloor 0.40\n", tolerance=0.01)
+    told = pages.beside("here\nloss 0.501\nfloor 0.50\n", block).splitlines()
+    assert told == ["here    ← the page has: –", "loss 0.501", "floor 0.50    ← the page has: floor 0.40"]
 
 
 def test_a_notebook_finds_the_students_functions(here):

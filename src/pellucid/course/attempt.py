@@ -35,6 +35,7 @@ from pellucid.runtime.processes import command_of
 MOST_SECONDS = 60.0  # for one exercise
 MOST_PRINTED = 100_000  # characters that are shown of what a student's file prints
 MOST_LOGGED = 1 << 16  # bytes that are read of the log: far more than the checks write
+BLAME = re.compile(r"it is right with our (\w+), but not with yours \((lesson_\d\d)\.py, line \d+\): ")
 Check = Callable[[ModuleType], None]
 
 

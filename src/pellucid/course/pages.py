@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from itertools import zip_longest
 from pathlib import Path
 
@@ -100,8 +101,15 @@ def _number(text: str) -> float:
 
 
 def beside(printed: str, block: Block) -> str:
-    """The lines that a block has printed, and next to each line that differs from the page's, that one."""
-    pairs = zip_longest(printed.strip("\n").splitlines(), block.output.strip("\n").splitlines(), fillvalue="")
+    """The lines that a block has printed, and next to each line that differs from the page's, that one.
+
+    Lines with the same words belong together, so a line that a student prints for himself does not shift the others.
+    """
+    a_lines, b_lines = (text.strip("\n").splitlines() for text in (printed, block.output))
+    words_a, words_b = ([" ".join(NUMBER.sub("#", line).split()) for line in lines] for lines in (a_lines, b_lines))
+    pairs: list[tuple[str, str]] = []
+    for _, a_from, a_to, b_from, b_to in SequenceMatcher(None, words_a, words_b, autojunk=False).get_opcodes():
+        pairs += zip_longest(a_lines[a_from:a_to], b_lines[b_from:b_to], fillvalue="")
     lines = [a if agree(a, b, block.tolerance) else f"{a}    ← the page has: {b.strip() or '–'}" for a, b in pairs]
     return "\n".join(lines)
 
