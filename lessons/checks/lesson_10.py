@@ -234,7 +234,7 @@ def pre_norm_block(lesson: ModuleType) -> None:
     tape_x = Tensor(rng.normal(size=(2, 4)))
     try:
         output = lesson.pre_norm_block(tape_x, *(lambda x, W=W: x @ Tensor(W) for W in matrices))
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         output = error
     if not isinstance(output, Tensor):
         raise Wrong("for Tensors of lesson 1, which the decoder is made of, your block returns none, so nothing can be "
@@ -460,6 +460,13 @@ def orthogonalised(lesson: ModuleType) -> None:
             raise Wrong(f"{what}: now they go from {values[0]:.3g} to {values[-1]:.3g}; each should be 1, the smallest "
                         "too, and whatever the size of the gradient")  # fmt: skip
         expect(answer, left @ right, what, tolerance=1e-5)
+    wide = np.array([[3.0, 0.0, 0.0], [0.0, 0.5, 0.0]])  # the third input was 0 in all examples
+    for g, what in ((wide, "a gradient (2, 3) whose last column is 0"), (wide.T, "one (3, 2) whose last row is 0")):
+        answer = _call(what, lesson.orthogonalised, g)
+        if np.shape(answer) == g.shape and not np.isfinite(answer).all():
+            raise Wrong(f"{what}: your matrix has a NaN, though both singular values, 3 and 0.5, are larger than 0. Do "
+                        "you divide by the length of a direction that the gradient does not have?")  # fmt: skip
+        expect(answer, np.sign(g), what)
 
 
 def _other_ways(g: np.ndarray) -> list[tuple[np.ndarray, str]]:

@@ -296,7 +296,13 @@ def operations_to_keep(lesson: ModuleType) -> None:
             (n_bytes, seconds, int(sum(n_bytes) * 0.45), "seven results, each within a thousandth of a second")
         )
     for n_bytes, seconds, budget, what in cases:
-        answer = lesson.operations_to_keep(list(n_bytes), list(seconds), budget)
+        try:
+            answer = lesson.operations_to_keep(list(n_bytes), list(seconds), budget)
+        except (ValueError, IndexError) as error:
+            if any(n <= budget for n in n_bytes):
+                raise
+            raise Wrong(f"{what}: nothing can be kept, so the answer is []; yours comes to no end, as Python says "
+                        f"“{error}”. To keep nothing is a choice, too") from None  # fmt: skip
         if answer is None:
             raise Wrong(f"{what}: your function returns None; is a `return` missing?")
         kept = [int(i) for i in answer]

@@ -195,7 +195,9 @@ def lens(lesson: ModuleType) -> None:
     x, unembedding = rng.normal(0.5, 3, (N, T, D)), rng.normal(size=(V, D))
     logits = np.array([[unembedding @ _norm(x[n, t], np.ones(D)) for t in range(T)] for n in range(N)])
     what = f"the lens at {N} points and {T} positions, of {V} tokens"
-    expect(lesson.lens(x, np.ones(D), unembedding), _softmax(logits), what, (), 1e-4)
+    given = x.copy()
+    expect(lesson.lens(given, np.ones(D), unembedding), _softmax(logits), what, (), 1e-4)
+    _is_unchanged(given, x)
     # Two positions with logits around 3,000 and -3,000. The best token is not the same.
     axis = _rows_to_length_one(rng.normal(size=(1, 8)) @ (np.eye(8) - 1 / 8))[0]
     unembedding = np.array([1000.0, 700.0, 1300.0])[:, None] * axis
@@ -242,7 +244,10 @@ def knocked_out_difference(lesson: ModuleType) -> None:
 
 def _by_student(lesson: ModuleType, intact: Array, rise: Array) -> object:
     """The student's answer. A half width by Student's t, which is right for few fables, is turned into 1.96 errors."""
-    answer = lesson.knocked_out_difference(intact.copy(), intact + rise)
+    given = intact.copy(), intact + rise
+    answer = lesson.knocked_out_difference(*given)
+    _is_unchanged(given[0], intact)
+    _is_unchanged(given[1], intact + rise)
     if answer is not None and np.shape(answer) == (2,):
         n = len(rise)
         error = rise.std(ddof=1) / math.sqrt(n)
@@ -456,7 +461,11 @@ def euler(lesson: ModuleType) -> None:
     for layer in range(n):
         alone = _velocity(alone, layer / n) / n
     given = x.copy()
-    answer = lesson.euler(_velocity, given, n)
+    try:
+        answer = lesson.euler(_velocity, given, n)
+    except ValueError as error:
+        raise Wrong(f"4 steps of a point in space: Python says “{error}”. The page turns a point of the plane, but x "
+                    "may have any shape: add whole arrays, not number by number") from None  # fmt: skip
     expect(
         answer,
         _euler(x, n),

@@ -236,6 +236,10 @@ def draw(lesson: ModuleType) -> None:
         raise Wrong(beyond)
     expect(answer, 9, "ten tokens of 0.1", [(wrong, f"ten tokens of 0.1: you return {wrong}, but {beyond}")
                                             for wrong in (0, 10)])  # fmt: skip
+    what = "ten tokens of 0.1 and two of 0"
+    never = f"{what}: the largest number below 1 gets the last token of all, but that can never come; take one that can"
+    expect(_token(lesson.draw(np.array([0.1] * 10 + [0.0] * 2), last)), 9, what,
+           [(11, never), (10, never), (12, f"{what}: you return 12, but {beyond}")])  # fmt: skip
 
 
 def _token(answer: Any) -> Any:
@@ -590,6 +594,7 @@ def beam_search(lesson: ModuleType) -> None:
         [math.log(p) for _, p in everything],
         "the logarithms of all texts, likeliest first",
     )
+    _dots_and_nothing(lesson)
     rng = draws("beam_search")
     for n_tokens in (3, 4):
         tree = _random_tree(rng, n_tokens)
@@ -603,6 +608,23 @@ def beam_search(lesson: ModuleType) -> None:
                     "into the tuple as they are, whatever they are"
                 ) from None
     _a_long_text(lesson)
+
+
+def _dots_and_nothing(lesson: ModuleType) -> None:
+    """Only what `following` says tells where a text ends: here one goes on after a dot, and the beginning is an end."""
+    tree: Tree = {(): {".": 0.6, "a": 0.4}, (".",): {".": 0.7, "a": 0.3}, ("a",): {".": 1.0}, ("a", "."): {".": 1.0}}
+    following = _of_tuples(lambda text: dict(tree.get(text, {})))
+    found = _pairs(lesson.beam_search(following, 2), "2 beams in a tree of dots")
+    if any(following(text) for text, _ in found):
+        raise Wrong("2 beams in a tree of dots: after one dot another may come, and you end at the first; a text is "
+                    "complete when `following` has nothing for it")  # fmt: skip
+    expect(sorted(math.exp(p) for _, p in found), [0.4, 0.42], "2 beams in a tree of dots")
+    try:
+        found = _pairs(lesson.beam_search(_of_tuples(lambda text: {}), 3), "a tree without a token")
+    except IndexError:
+        found = []
+    if found != [((), 0.0)]:
+        raise Wrong("nothing follows the beginning: () is complete then, and the only text, with ln 1 = 0")
 
 
 def _random_tree(rng: np.random.Generator, n_tokens: int) -> dict[tuple, dict[int, float]]:

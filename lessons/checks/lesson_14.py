@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from pellucid.course.checks import Wrong, draws, expect
+from pellucid.errors import one_line
 
 Array = np.ndarray
 
@@ -167,6 +168,9 @@ def new_adapter(lesson: ModuleType) -> None:
                 f"{name} holds {getattr(each, 'dtype', 'no numbers of PyTorch')}; all tensors of this lesson are "
                 "float64, and PyTorch multiplies only matrices of one kind"
             )
+    if any(each.dim() == 2 and 0 in each.stride() for each in pair):
+        raise Wrong("several numbers of yours share one place in memory, as `expand` makes them: whoever changes one "
+                    "changes all, and PyTorch refuses to train them; `torch.zeros` makes a place for each")  # fmt: skip
     A, B = (each.detach().numpy() for each in pair)
     if A.shape == (n_out, rank) and B.shape == (rank, n_in):
         raise Wrong("A comes first: it takes the 400 inputs down to 9 numbers; B takes these up to the 5 outputs")
@@ -358,8 +362,15 @@ def optimal_policy(lesson: ModuleType) -> None:
     def shares(x: Array) -> Array:
         return x / x.sum(axis=1, keepdims=True)
 
+    try:
+        answer = lesson.optimal_policy(torch.tensor(reference), torch.tensor(rewards), beta)
+    except (RuntimeError, IndexError) as error:
+        if isinstance(error, NotImplementedError):
+            raise
+        raise Wrong(f"three questions with four answers each: PyTorch says “{one_line(str(error))}”. Is a size of the "
+                    "page's language, 2 or 12, written as a number, or an axis a wrong one?") from None  # fmt: skip
     expect(
-        lesson.optimal_policy(torch.tensor(reference), torch.tensor(rewards), beta),
+        answer,
         right,
         "the best policies for three questions",
         [
@@ -405,8 +416,12 @@ def _one_price(lesson: ModuleType, reference: Array, rewards: Array, beta: float
     with np.errstate(divide="ignore"):
         scores = np.log(reference) + rewards / beta
         smoothed = np.exp(_log_softmax(np.log(reference + 1e-12) + rewards / beta))
-    answer = lesson.optimal_policy(torch.tensor(reference), torch.tensor(rewards), beta)
     what = f"the best policies for {len(reference)} questions with {reference.shape[1]} answers, at a price of {beta:g}"
+    given = torch.tensor(reference), torch.tensor(rewards)
+    answer = lesson.optimal_policy(*given, beta)
+    if not (np.array_equal(given[0], reference) and np.array_equal(given[1], rewards)):
+        raise Wrong("you write into the reference or the rewards, as `rewards /= …` does: the next who needs them "
+                    "finds other ones; make a new tensor")  # fmt: skip
     if np.shape(answer) == reference.shape and not _is_finite(answer):
         raise Wrong(
             f"{what}: there is a NaN. A reward of 1 is a factor of e^{1 / beta:.0f}, which a computer cannot hold: "
@@ -517,6 +532,8 @@ def dpo_loss(lesson: ModuleType) -> None:
     for P, size in ((int(rng.integers(4, 9)), 1.0), (1, 1.0), (2, 1000.0)):
         T, beta = int(rng.integers(3, 8)), float(rng.uniform(0.1, 0.6)) if size == 1 else 1.0
         parts = -size * rng.random((4, P, T))
+        if P > 2:
+            parts[:, :, 1] = 0.0  # a token that was certain, with more of the answer after it
         if size > 1:  # the chosen answer is far less likely than it was, then far likelier
             parts[0, 0], parts[1, 0], parts[0, 1], parts[1, 1] = -size, -0.1, -0.1, -size
         tensors = _tensors(*parts)
@@ -530,6 +547,12 @@ def dpo_loss(lesson: ModuleType) -> None:
                 f"{what}: there is a number that is none. σ is rounded to 0 there, as in `reward_loss`, or the "
                 "probability of a whole answer is: stay with logarithms"
             )
+        if P > 2 and isinstance(answer, torch.Tensor):
+            cut = parts[:, :, 0]
+            short = beta * (cut[0] - cut[2] - cut[1] + cut[3])
+            if answer.shape == (P,) and np.allclose(answer.detach(), _surprise(short)):
+                raise Wrong("you end an answer at its first 0; but a token that was certain has ln 1 = 0, too, and "
+                            "more may come after it. To the sum, a 0 does no harm")  # fmt: skip
         if P == 1 and np.shape(answer) == ():
             raise Wrong("of a single pair you return a number; the losses have the shape (P,), so here (1,)")
         expect(answer, _surprise(margin), what)

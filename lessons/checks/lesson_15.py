@@ -18,8 +18,13 @@ def average_gradient(lesson: ModuleType) -> None:
         total = sum(count * gradient for count, gradient in zip(numbers, given, strict=True))
         divided = sum(gradient / count for count, gradient in zip(numbers, given, strict=True))
         copies = [each.copy() for each in given]
+        try:
+            answer = lesson.average_gradient(copies, list(numbers))
+        except (ValueError, IndexError) as error:
+            raise Wrong(f"{len(given)} devices, and a weight of shape (2, 5): Python says “{error}”. A gradient may "
+                        "have any shape; each counts as often as its device has targets") from None  # fmt: skip
         expect(
-            lesson.average_gradient(copies, list(numbers)),
+            answer,
             total / sum(numbers),
             f"devices with {' and '.join(map(str, numbers))} targets",
             [
@@ -434,6 +439,10 @@ def tensor_parallel_mlp(lesson: ModuleType) -> None:
         )
     if sums != [n]:
         raise Wrong(f"the result is right, but you sum {sums[0]} of {n} parts: each of {n} devices has one")
+    answer = lesson.tensor_parallel_mlp(x.copy(), W_1, b_1, W_2, b_2, n, lambda parts: 2 * sum(parts))
+    if np.allclose(answer, right):
+        raise Wrong("the result is right even if `all_reduce` returns something else: you sum the parts yourself, out "
+                    "of the devices' memory. What it returns is all that they hear of each other")  # fmt: skip
     _whose_hidden_numbers(lesson, x, W_1, b_1, W_2, b_2, n)
     rng = draws("tensor_parallel_mlp")
     for n in (int(rng.integers(4, 7)), 2, 1):
@@ -551,7 +560,7 @@ def _judge_schedule(forward: np.ndarray, backward: np.ndarray, p: int, m: int) -
 
 def bubble_share(lesson: ModuleType) -> None:
     some = draws("bubble_share").integers(2, 40, (3, 2)).tolist()
-    for p, m in ((4, 7), (3, 10), (1, 5), (8, 3), *some):
+    for p, m in ((4, 7), (3, 10), (1, 5), (8, 3), (5, 1), *some):
         expect(
             lesson.bubble_share(p, m),
             (p - 1) / (m + p - 1),
@@ -586,6 +595,7 @@ def bubble_share(lesson: ModuleType) -> None:
                 ((p - 1) / (m + p - 1) / 2, "you count the waiting of one half, but the slots of both"),
                 *[(n, "this is a number of slots; what share of all slots is it?") for n in (p - 1, 2 * (p - 1))],
                 (100 * (p - 1) / (m + p - 1), "this is in percent; a share lies between 0 and 1"),
+                (0, f"you say that nobody waits; but the last stage waits {p - 1} slots for its first work"),
             ],
         )
 
@@ -633,7 +643,7 @@ def bytes_per_device(lesson: ModuleType) -> None:
             mistakes,
         )
     rng = draws("bytes_per_device")
-    for n in (1, 3, int(rng.integers(5, 100))):
+    for n in (1, 3, int(rng.integers(5, 100)), int(rng.integers(1000, 5000))):
         P = n * int(rng.integers(100, 1000)) + 1  # n does not divide it
         for stage in (0, 1, 2, 3):
             sharded, whole = (0, 8, 12, 16)[stage], (16, 8, 4, 0)[stage]

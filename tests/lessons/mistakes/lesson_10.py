@@ -513,6 +513,12 @@ def pre_norm_block(x, attention_norm, attention, feed_forward_norm, feed_forward
     return x
 
 
+@mistake("for Tensors of lesson 1, which the decoder is made of, your block returns none")
+def pre_norm_block(x, attention_norm, attention, feed_forward_norm, feed_forward):
+    x = np.asarray(x) + attention(attention_norm(x))
+    return x + feed_forward(feed_forward_norm(x))
+
+
 @mistake("only the whole step is, and so ε counts 31.6 times as much")
 def adam_step(parameter, gradient, mean, square, n, rate, betas=(0.9, 0.999), epsilon=1e-8):
     """The paper's epsilon hat."""
@@ -650,6 +656,12 @@ def orthogonalised(gradient):
     import scipy.linalg
 
     return scipy.linalg.polar(gradient)[0]
+
+
+@mistake("whose last column is 0: your matrix has a NaN")
+def orthogonalised(gradient):
+    values, vectors = np.linalg.eigh(gradient.T @ gradient)  # of a wide matrix, some are 0 but for rounding
+    return gradient @ vectors @ np.diag(1 / np.sqrt(np.abs(values))) @ vectors.T
 
 
 @mistake("make as many as n_rounds says")

@@ -405,6 +405,16 @@ def operations_to_keep(n_bytes, seconds, budget):
     return list(max(best.values())[1])
 
 
+@mistake("a budget of 0: nothing can be kept, so the answer is []")
+def operations_to_keep(n_bytes, seconds, budget):
+    from itertools import combinations
+
+    everything = range(len(seconds))
+    subsets = [s for n in range(1, len(seconds) + 1) for s in combinations(everything, n)]
+    fitting = [s for s in subsets if sum(n_bytes[i] for i in s) <= budget]
+    return list(max(fitting, key=lambda s: sum(seconds[i] for i in s)))
+
+
 # ---- kv_cache_bytes ----
 
 

@@ -112,6 +112,14 @@ def lens(residuals_NTD, gain_D, unembedding_VD):
     return torch.softmax(torch.tensor(layer_norm(residuals_NTD, gain_D) @ unembedding_VD.T), dim=-1)
 
 
+@mistake("the array that you got has changed")
+def lens(residuals_NTD, gain_D, unembedding_VD):
+    residuals_NTD -= residuals_NTD.mean(axis=-1, keepdims=True)
+    logits = layer_norm(residuals_NTD, gain_D) @ unembedding_VD.T
+    raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return raised / raised.sum(axis=-1, keepdims=True)
+
+
 # ---- knocked_out_difference ----
 
 
@@ -175,6 +183,12 @@ def knocked_out_difference(intact_F, without_F):
     """The size of the rise."""
     d = without_F - intact_F
     return abs(float(d.mean())), float(1.96 * d.std(ddof=1) / math.sqrt(len(d)))
+
+
+@mistake("the array that you got has changed")
+def knocked_out_difference(intact_F, without_F):
+    without_F -= intact_F
+    return float(without_F.mean()), float(1.96 * without_F.std(ddof=1) / math.sqrt(len(without_F)))
 
 
 # ---- patched ----
@@ -406,6 +420,15 @@ def euler(f, x, n_layers):
     for layer in range(n_layers):
         y[...] = y + f(y, layer / n_layers) / n_layers
     return y
+
+
+@mistake("x may have any shape: add whole arrays")
+def euler(f, x, n_layers):
+    a, b = x
+    for layer in range(n_layers):
+        velocity = f(np.array([a, b]), layer / n_layers)
+        a, b = a + velocity[0] / n_layers, b + velocity[1] / n_layers
+    return np.array([a, b])
 
 
 # ---- order_of_error ----

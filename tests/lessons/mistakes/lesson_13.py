@@ -112,7 +112,7 @@ def draw(probabilities, uniform):
         if left < p:
             return token
         left -= p
-    return len(probabilities) - 1
+    return max(token for token, p in enumerate(probabilities) if p > 0)
 
 
 @mistake("you return 10, but")
@@ -140,7 +140,8 @@ def draw(probabilities, uniform):
     from bisect import bisect_right
     from itertools import accumulate
 
-    return min(bisect_right(list(accumulate(map(float, probabilities))), uniform), len(probabilities) - 1)
+    last = np.flatnonzero(probabilities)[-1]
+    return min(bisect_right(list(accumulate(map(float, probabilities))), uniform), last)
 
 
 @also_right
@@ -164,6 +165,12 @@ def draw(probabilities, uniform):
     probabilities /= probabilities.sum()
     c = np.cumsum(probabilities)
     return int(min(np.searchsorted(c, uniform, side="right"), np.flatnonzero(probabilities)[-1]))
+
+
+@mistake("gets the last token of all, but that can never come")
+def draw(probabilities, uniform):
+    token = int(np.searchsorted(np.cumsum(probabilities), uniform, side="right"))
+    return min(token, len(probabilities) - 1)
 
 
 # ---- top_k ----
@@ -431,7 +438,7 @@ def beam_search(following, n_beams):
             {text: log_p for text, log_p in best if not is_open[text]},
         )
 
-    found = rounds({(): 0.0}, {})
+    found = rounds({(): 0.0}, {}) if following(()) else {(): 0.0}
     return [[text, log_p] for text, log_p in sorted(found.items(), key=lambda item: -item[1])]
 
 
@@ -513,6 +520,36 @@ def beam_search(following, n_beams):
         beams = sorted(new, key=lambda b: -b[1])[:n_beams]
         if not moved:
             return [(list(t), lp) for t, lp in beams]
+
+
+@mistake("nothing follows the beginning: () is complete then")
+def beam_search(following, n_beams):
+    beams = [((token,), math.log(p)) for token, p in following(()).items()]
+    beams = sorted(beams, key=lambda beam: -beam[1])[:n_beams]
+    while any(following(text) for text, _ in beams):
+        candidates = []
+        for text, log_p in beams:
+            more = following(text)
+            longer = [((*text, token), log_p + math.log(p)) for token, p in more.items()]
+            candidates += longer if more else [(text, log_p)]
+        beams = sorted(candidates, key=lambda beam: -beam[1])[:n_beams]
+    return beams
+
+
+@mistake("after one dot another may come, and you end at the first")
+def beam_search(following, n_beams):
+    def after(text):
+        return {} if text[-1:] == (".",) else following(text)
+
+    beams = [((), 0.0)]
+    while any(after(text) for text, _ in beams):
+        candidates = []
+        for text, log_p in beams:
+            more = after(text)
+            longer = [((*text, token), log_p + math.log(p)) for token, p in more.items()]
+            candidates += longer if more else [(text, log_p)]
+        beams = sorted(candidates, key=lambda beam: -beam[1])[:n_beams]
+    return beams
 
 
 # ---- length_normalised ----

@@ -128,6 +128,12 @@ def new_adapter(n_outputs, n_inputs, rank, generator):
     return A_RI, A_RI.new_zeros(n_outputs, rank)
 
 
+@mistake("share one place in memory")
+def new_adapter(n_outputs, n_inputs, rank, generator):
+    A = torch.randn(rank, n_inputs, generator=generator, dtype=torch.float64) / math.sqrt(n_inputs)
+    return A, torch.zeros(1, 1, dtype=torch.float64).expand(n_outputs, rank)
+
+
 # ---- lora_forward ----
 
 
@@ -295,6 +301,20 @@ def optimal_policy(reference_QX, rewards_QX, beta):
     return raised_QX / raised_QX.sum(dim=1, keepdim=True)
 
 
+@mistake("you write into the reference or the rewards")
+def optimal_policy(reference_QX, rewards_QX, beta):
+    rewards_QX /= beta
+    return torch.softmax(reference_QX.log() + rewards_QX, dim=1)
+
+
+@mistake("Is a size of the page's language, 2 or 12, written as a number")
+def optimal_policy(reference_QX, rewards_QX, beta):
+    policy_QX = torch.zeros(2, 12, dtype=torch.float64)
+    for q in range(2):
+        policy_QX[q] = torch.softmax(reference_QX[q].log() + rewards_QX[q] / beta, dim=0)
+    return policy_QX
+
+
 # ---- dpo_loss ----
 
 
@@ -365,6 +385,15 @@ def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT,
     c = (chosen_PT - reference_chosen_PT.detach_()).sum(1)
     r = (rejected_PT - reference_rejected_PT.detach_()).sum(1)
     return -F.logsigmoid(beta * (c - r))
+
+
+@mistake("you end an answer at its first 0")
+def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
+    def total(log_p_PT):
+        return (log_p_PT * (log_p_PT != 0).long().cumprod(dim=1)).sum(dim=1)
+
+    reference_P = (total(reference_chosen_PT) - total(reference_rejected_PT)).detach()
+    return -F.logsigmoid(beta * (total(chosen_PT) - total(rejected_PT) - reference_P))
 
 
 # ---- group_advantages ----

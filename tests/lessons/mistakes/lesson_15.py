@@ -250,6 +250,11 @@ def average_gradient(gradients, counts):
     return np.tensordot(np.array(counts) / sum(counts), np.stack(gradients), axes=1)
 
 
+@mistake("A gradient may have any shape")
+def average_gradient(gradients, counts):
+    return np.dot(np.asarray(counts, dtype=float), np.asarray(gradients)) / sum(counts)
+
+
 @mistake("the memory of another machine it cannot see")
 def ring_all_reduce(chunks, pass_right):
     """Sends, but does not listen: in the first half it reads what its neighbour holds."""
@@ -440,6 +445,14 @@ def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
     return all_reduce(parts)
 
 
+@mistake("right even if `all_reduce` returns something else")
+def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
+    cut = zip(np.split(W_1, n_devices), np.split(b_1, n_devices), np.split(W_2, n_devices, axis=1), strict=True)
+    parts = [np.maximum(0, x @ W.T + b) @ back.T for W, b, back in cut]
+    all_reduce(parts)
+    return sum(parts) + b_2
+
+
 @mistake("slots are whole numbers")
 def pipeline_schedule(n_stages, n_micro):
     stage, micro = np.indices((n_stages, n_micro))
@@ -483,6 +496,11 @@ def bubble_share(n_stages, n_micro):
 def bubble_share(n_stages, n_micro):
     n_slots = n_stages * (n_micro + n_stages - 1)
     return (n_slots - n_stages * n_micro) / n_slots
+
+
+@mistake("you say that nobody waits")
+def bubble_share(n_stages, n_micro):
+    return 0.0 if n_micro == 1 else (n_stages - 1) / (n_micro + n_stages - 1)
 
 
 @mistake("you round")
