@@ -51,6 +51,12 @@ def test_a_short_tour_is_read(tmp_path: Path):
         (SHOWN, "{text: x, off: zz}", "stops.0.show.off: 'zz' is not understood; write parts, as"),
         (SHOWN, "{text: x, compare: mine@lst}", "compare: 'mine@lst' is not understood; write RUN"),
         (SHOWN, "{text: x, step: -1}", "show.step: -1 is out of range; give a number of at least 0"),
+        (SHOWN, "{text: x, step: 1, loss: 2}", "stops.0.show.loss: each of step and loss names a checkpoint; remove"),
+        (
+            "[a fox, a comma]",
+            "{a fox: {most: 1}, a comma: {}}",
+            "stops.0.answer: a measured figure decides among choices",
+        ),
         (SHOWN, "{text: x, at: -2}", "show.at: -2 is out of range; give a number of at least -1"),
         (SHOWN, '{text: x, at: ""}', "stops.0.show.at: no words; copy some"),
         ("{loss: {of", "{step: {off", "12: stops.0.measures.step.off: unknown key; did you mean 'of'?"),

@@ -40,6 +40,9 @@ class Shown(Section):
     step: int | Literal["first", "best", "last"] | None = Field(
         None, description="checkpoint; for a number the nearest one, by ratio"
     )
+    loss: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="in place of a step: the first checkpoint with at most this loss on held-out text"
+    )
     compare: str | None = Field(None, description="run, or RUN@STEP, to compare with; '': none")
     text: str | None = None
     at: str | int | None = Field(
@@ -62,6 +65,7 @@ class Shown(Section):
         for key, (form, words) in FORMS.items():
             value = getattr(self, key)
             yield value and not re.fullmatch(form, value), key, f"{value!r} is not understood", f"write {words}"
+        yield None not in (self.step, self.loss), "loss", "each of step and loss names a checkpoint", "remove one"
         yield self.at == "", "at", "no words", "copy some from the text, or give a number"
         for key, least in (("step", 0), ("at", -1)):
             value = getattr(self, key)
@@ -69,8 +73,21 @@ class Shown(Section):
             yield is_too_small, key, f"{value} is out of range", f"give a number of at least {least}"
 
 
-class Measure(Section):
-    """A figure of what the stop shows, measured when the tour is played, and what the tour claims of it."""
+class Within(Section):
+    """Bounds for a figure: what a stop needs of it, or where a choice is the right one."""
+
+    least: float | None = None
+    most: float | None = None
+
+    def hold(self, value: float | None) -> bool:
+        """Whether a figure lies within them; one that is not known lies within none."""
+        if value is None:
+            return self.least is None and self.most is None
+        return (self.least is None or self.least <= value) and (self.most is None or value <= self.most)
+
+
+class Measure(Within):
+    """A figure of what the stop shows, measured when the tour is played, and what its question needs of it."""
 
     of: Literal[
         "probability",
@@ -96,9 +113,7 @@ class Measure(Section):
     percent: bool = Field(False, description="of a metric: shown as a percentage")
     side: Literal["A", "B"] = "A"
     before: bool = Field(False, description="as the stop is before its answer")
-    least: float | None = Field(None, description="the tour claims at least this")
-    most: float | None = Field(None, description="the tour claims at most this")
-    equals: str | None = Field(None, description="the tour claims that this token is the likeliest")
+    equals: str | None = Field(None, description="the question needs this token to be the likeliest")
 
     def _rules(self) -> Iterable[Rule]:
         lacks_name = self.of == "metric" and self.name is None
@@ -116,11 +131,13 @@ class Stop(Section):
     say: str = Field(min_length=1, description="**bold**, `code`, {name} for a measured figure; blank lines split it")
     show: Shown = Shown()
     question: str | None = None
-    choices: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    answer: str | None = Field(None, description="one of the choices; a measured {name} is added to them")
+    choices: Annotated[tuple[str, ...], Field(strict=False)] | dict[str, Within] = Field(
+        (), description="texts; or, if the answer is a measured {name}, each with the bounds within which it is right"
+    )
+    answer: str | None = Field(None, description="one of the choices; a measured {name}, unless it decides, is added")
     then: Shown = Field(Shown(), description="what changes on the page once the question is answered")
     because: str | None = Field(None, description="what to see now, and why")
-    measures: dict[str, Measure] = Field({}, description="figures for the texts, each with what the tour claims of it")
+    measures: dict[str, Measure] = Field({}, description="figures for the texts, and what the question needs of them")
 
     def _rules(self) -> Iterable[Rule]:
         asks, answers = self.question is not None, self.answer is not None
@@ -130,7 +147,9 @@ class Stop(Section):
             yield not asks and is_given, key, "this belongs to a question", "add one, with its answer"
         is_choice = self.answer in self.choices or SLOT.search(self.answer or "")
         yield answers and not is_choice, "answer", f"{self.answer!r} is none of the choices", "add it to them"
-        is_alone = asks and len({*self.choices, self.answer}) < 2
+        is_undecided = isinstance(self.choices, dict) and not SLOT.fullmatch(self.answer or "")
+        yield is_undecided, "answer", "a measured figure decides among choices with bounds", "write its {name}"
+        is_alone = asks and len({*self.choices, self.answer}) < (3 if isinstance(self.choices, dict) else 2)
         yield is_alone, "choices", "a question needs at least two", "add what a reader might expect"
         for key in ("say", "question", "answer", "because"):
             for slot in SLOT.findall(getattr(self, key) or ""):

@@ -1,16 +1,18 @@
 """A stop of a tour in the runs at hand: the state of the page before its answer and after it, and its figures."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from pellucid.config.tour import SLOT, Measure, Shown, Stop
+from pellucid.config.tour import SLOT, Measure, Shown, Stop, Within
 from pellucid.errors import ConfigError
 from pellucid.generation.sampling import apply_temperature, keep_top_k, keep_top_p
 from pellucid.inspection.interventions import Place, places_of
+from pellucid.inspection.trace import Trace
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.pieces import token_text
@@ -19,6 +21,7 @@ from pellucid.web.microscope import Changes, Microscope
 Json = dict[str, Any]
 
 ROUNDING = 1e-9  # a sum of shares may miss 1 by as much
+N_DOCUMENTS = 4  # of which the loss chooses a checkpoint
 NONE = "none"  # instead of a checkpoint to compare with
 UNTOUCHED: Json = {"off": "", "instead": "", "temperature": 1.0, "top_k": 0, "top_p": 1.0, "inside": False}
 IN_NATS = ("entropy", "divergence", "surprise", "floor")
@@ -35,34 +38,39 @@ class Figure:
 class PlayedStop:
     """A stop in the runs at hand. Raises ConfigError, at this place, where the tour asks for what is not there."""
 
-    def __init__(self, microscope: Microscope, runs: Mapping[str, str], place: str, show: Shown, then: Shown) -> None:
-        self._microscope, self._runs, self._place = microscope, runs, place
+    def __init__(self, microscope: Microscope, runs: Mapping[str, str], place: str, before: Shown, stop: Stop) -> None:
+        self._microscope, self._runs, self._place, self._stop = microscope, runs, place, stop
         self._described = {run["name"]: run for run in microscope.runs.described()["runs"]}
-        self._show, self._then = show, then
+        self._show = self._with_step(_over(before, stop.show))
+        self.then = self._with_step(_over(self._show, stop.then))
 
-    def to_json(self, stop: Stop) -> Json:
+    def to_json(self) -> Json:
         """The stop as the page plays it."""
-        show, then = self._state(self._show), self._state(self._then)
+        stop, show, then = self._stop, self._state(self._show), self._state(self.then)
         figures = {name: self._figure(each, show if each.before else then) for name, each in stop.measures.items()}
 
         def filled(text: str | None) -> str | None:
             return text and SLOT.sub(lambda slot: figures[slot[1]].shown, text)
 
-        answer = filled(stop.answer)
-        choices = {*stop.choices, answer} if answer else set()
+        answer, choices = filled(stop.answer), [*stop.choices]
+        if isinstance(stop.choices, dict):
+            value = figures[SLOT.findall(stop.answer or "")[0]].value
+            answer = next((choice for choice, bounds in stop.choices.items() if bounds.hold(value)), None)
+        elif answer and answer not in choices:
+            choices = sorted({*choices, answer})
         misses = [_miss(each, figures[name]) for name, each in stop.measures.items()]
+        if choices and answer is None:
+            misses.append(f"{filled(stop.answer)} is within the bounds of no choice")
         return {
             "title": stop.title,
             "say": filled(stop.say),
             "question": filled(stop.question),
-            "choices": [*stop.choices, *sorted(choices - {*stop.choices})]
-            if answer in stop.choices
-            else sorted(choices),
+            "choices": choices,
             "answer": answer,
             "because": filled(stop.because),
             "part": self._show.part,
             "show": show,
-            "then_part": self._then.part,
+            "then_part": self.then.part,
             "then": then,
             "measured": {name: figure.value for name, figure in figures.items()},
             "misses": [miss for miss in misses if miss],
@@ -89,16 +97,36 @@ class PlayedStop:
         }
 
     def _checkpoint(self, run: str, step: int | str | None) -> str:
-        described = self._described[run]
-        checkpoints = described["checkpoints"]
-        if not checkpoints:
-            raise ConfigError(self._place, f"{run} has no checkpoint yet", "wait until it has saved one")
+        best, checkpoints = self._described[run]["best"], self._checkpoints(run)
         if isinstance(step, int):
             distance = [abs(math.log1p(checkpoint["step"]) - math.log1p(step)) for checkpoint in checkpoints]
             return str(checkpoints[distance.index(min(distance))]["id"])
-        if step in (None, "best") and described["best"]:
-            return str(described["best"])
+        if step in (None, "best") and best:
+            return str(best)
         return str(checkpoints[0 if step == "first" else -1]["id"])
+
+    def _checkpoints(self, run: str) -> list[Json]:
+        checkpoints: list[Json] = self._described[run]["checkpoints"]
+        if not checkpoints:
+            raise ConfigError(self._place, f"{run} has no checkpoint yet", "wait until it has saved one")
+        return checkpoints
+
+    def _with_step(self, shown: Shown) -> Shown:
+        """A view that names a loss, with the step of its checkpoint instead: what follows may show another run then."""
+        if shown.loss is None:
+            return shown
+        run = self._runs[shown.run or next(iter(self._runs))]
+        checkpoints = self._checkpoints(run)
+        first = bisect_left(checkpoints[:-1], -shown.loss, key=lambda checkpoint: -self._loss(run, checkpoint["id"]))
+        return shown.model_copy(update={"loss": None, "step": int(checkpoints[first]["step"])})
+
+    def _loss(self, run: str, checkpoint: str) -> float:
+        """Nats per token of a few held-out documents."""
+        documents = self._microscope.runs.held_out(checkpoint, N_DOCUMENTS)
+        if not documents:
+            raise ConfigError(self._place, f"loss: {run} has no held-out text here", "name a step")
+        each = [_surprises(self._microscope.traced(checkpoint, document)[1]) for document in documents]
+        return float(torch.cat(each).mean())
 
     def _other(self, compared: str) -> str:
         role, _, step = compared.partition("@")
@@ -211,13 +239,10 @@ class PlayedStop:
             if measure.token is not None:
                 places = [self._at(checkpoint, state["text"], measure.token)]
             return float(traced.attention[layer, head, at, places].half().float().sum())  # as the page has it
-        logits_TV = traced.unembed(traced.residuals[-1:])[0].float()
         if measure.of == "surprise":
-            if len(traced.ids) == 1:  # an empty text
-                return None
-            following_T1 = torch.tensor(traced.ids[1:])[:, None]
-            return float(-logits_TV[:-1].log_softmax(-1).gather(-1, following_T1).mean())
-        p_V = drawn(logits_TV[at], state)
+            return float(_surprises(traced).mean()) if len(traced.ids) > 1 else None
+        logits_V = traced.unembed(traced.residuals[-1:])[0, at].float()
+        p_V = drawn(logits_V, state)
         id_ = int(p_V.argmax()) if measure.token is None else self._id(opened.tokenizer, measure.token)
         if measure.of == "likeliest":
             return token_text(opened.tokenizer, id_).strip()
@@ -232,7 +257,7 @@ class PlayedStop:
             return float(truth.get(id_, 0.0))
         if measure.of == "impossible":
             return max(0.0, 1.0 - float(p_V[list(truth)].sum()))
-        log_q_V = logits_TV[at].log_softmax(-1)
+        log_q_V = logits_V.log_softmax(-1)
         return math.fsum(p * (math.log(p) - float(log_q_V[id_])) for id_, p in truth.items() if p)
 
     def _true(self, of: str, checkpoint: str, text: str, at: int) -> float | None:
@@ -264,6 +289,22 @@ class PlayedStop:
         return min(measured)[1]
 
 
+def _over(before: Shown, changes: Shown) -> Shown:
+    """The view after these changes. Another text is looked at from its end, and no head of it is chosen yet."""
+    changed = changes.model_dump(exclude_none=True)
+    if "text" in changed:
+        changed = {"at": None, "head": None, **changed}
+    if "step" in changed or "loss" in changed:
+        changed = {"step": None, "loss": None, **changed}
+    return before.model_copy(update=changed)
+
+
+def _surprises(traced: Trace) -> torch.Tensor:
+    """How much each token of a text surprised the model."""
+    log_q_TV = traced.unembed(traced.residuals[-1:])[0, :-1].float().log_softmax(-1)
+    return -log_q_TV.gather(-1, torch.tensor(traced.ids[1:])[:, None])[:, 0]
+
+
 def drawn(logits_V: torch.Tensor, state: Mapping[str, Any]) -> torch.Tensor:
     """The probabilities of all tokens after the sliders: temperature, top-k and top-p, in this order."""
     logits_1V = apply_temperature(logits_V[None], state["temperature"])
@@ -281,16 +322,15 @@ def _place(part: str) -> Place:
 
 
 def _miss(measure: Measure, figure: Figure) -> str | None:
-    """In words, where a figure is not what the tour claims; None where it is."""
+    """In words, where a figure is not what the question needs; None where it is."""
     of = measure.of if measure.name is None else measure.name
     what = f"{of} of “{measure.token}”" if measure.token else of
     if measure.equals is not None:
         is_so = figure.shown == measure.equals
-        return None if is_so else f"the likeliest token is “{figure.shown}”, where the tour expects “{measure.equals}”"
-    is_less = measure.least is not None and (figure.value is None or figure.value < measure.least)
-    is_more = measure.most is not None and (figure.value is None or figure.value > measure.most)
-    if not is_less and not is_more:
+        return None if is_so else f"the likeliest token is “{figure.shown}”, and the question needs “{measure.equals}”"
+    if measure.hold(figure.value):
         return None
+    is_less = not Within(least=measure.least).hold(figure.value)
     bound, words = (measure.least, "at least") if is_less else (measure.most, "at most")
     is_share = "%" in figure.shown
-    return f"{what} is {figure.shown}, where the tour expects {words} {f'{bound:.0%}' if is_share else bound}"
+    return f"{what} is {figure.shown}, and the question needs {words} {f'{bound:.0%}' if is_share else bound}"

@@ -1,7 +1,7 @@
 """Tours: ways through the page that ask before they show. A file says what (`config/tour.py`); `stops.py` measures it.
 
 A tour claims nothing of a run that it has not seen: its figures are measured in the runs at hand when it is played, and
-so are the heads that it speaks of. Where one is out of the bounds that the tour claims, the page says so at that stop.
+so are the heads that it speaks of. Where one is out of the bounds that a question needs, it is not graded.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,9 @@ class Tours:
 
     def __init__(self, microscope: Microscope, files: Sequence[Path] = ()) -> None:
         self._microscope = microscope
-        shipped = sorted(TOURS.glob("*.yaml"))
-        self._tours = {file.stem: load_tour(file) for file in [*shipped, *files]}
+        shipped = {file.stem: load_tour(file) for file in sorted(TOURS.glob("*.yaml"))}
+        shortest_first = sorted(shipped.items(), key=lambda named: named[1].minutes)
+        self._tours = dict(shortest_first) | {file.stem: load_tour(file) for file in files}
 
     def listed(self) -> Json:
         """Name, title, minutes and purpose of each tour whose runs are all here."""
@@ -50,11 +51,9 @@ class Tours:
                 raise ConfigError(f"tour {name}", what, f"add one made by `{wanted.made_by}`")
         stops, before = [], Shown()
         for number, stop in enumerate(tour.stops, start=1):
-            place = f"tour {name}, stop {number}"
-            show = _over(before, stop.show)
-            then = _over(show, stop.then)
-            stops.append(PlayedStop(self._microscope, runs, place, show, then).to_json(stop))
-            before = then
+            played = PlayedStop(self._microscope, runs, f"tour {name}, stop {number}", before, stop)
+            stops.append(played.to_json())
+            before = played.then
         return {"name": name, "title": tour.title, "minutes": tour.minutes, "about": tour.about, "stops": stops}
 
     def differences(self, name: str) -> list[str]:
@@ -86,11 +85,3 @@ def files_of(tour: Path | None) -> list[Path]:
         fix = f"name a YAML file, or one of those that come with Pellucid: {', '.join(sorted(shipped))}"
         raise ConfigError(f"--tour {tour}", "no such file", fix)
     return []
-
-
-def _over(before: Shown, changes: Shown) -> Shown:
-    """The view after these changes. Another text is looked at from its end, and no head of it is chosen yet."""
-    changed = changes.model_dump(exclude_none=True)
-    if "text" in changed:
-        changed = {"at": None, "head": None, **changed}
-    return before.model_copy(update=changed)

@@ -116,8 +116,8 @@ export function tourGuide(root, view) {
   function asked(stop, given) {
     if (!stop.question) return null;
     const number = here();
-    const mark = (each) =>
-      given === undefined ? "" : each === stop.answer ? ".right" : each === given ? ".wrong" : "";
+    const isOpen = given === undefined || !isGraded(stop);
+    const mark = (each) => (isOpen ? "" : each === stop.answer ? ".right" : each === given ? ".wrong" : "");
     const button = (each) =>
       h(
         `button.chip${mark(each)}`,
@@ -132,11 +132,10 @@ export function tourGuide(root, view) {
   }
 
   function reason(stop, given) {
-    const misses = stop.misses.map((miss) => h("li", miss));
+    if (!isGraded(stop)) return h("p", h("b", "Not graded. "), `In your run, ${stop.misses.join("; ")}.`);
     return [
       h("p", h("b", given === stop.answer ? "Right. " : `Not this time: ${stop.answer}. `)),
       stop.because && marked(stop.because),
-      misses.length ? h("div.note", h("p", "Your run differs from what this tour expects:"), h("ul", misses)) : null,
     ];
   }
 
@@ -151,8 +150,8 @@ export function tourGuide(root, view) {
   function buttons(stop, given) {
     const [number, last] = [here(), tour.stops.length];
     const isOpen = stop.question && given === undefined;
-    const asking = tour.stops.map((each, i) => each.question && answers[keyOf(i + 1)] === each.answer);
-    const [right, all] = [asking.filter(Boolean).length, tour.stops.filter(({ question }) => question).length];
+    const right = tour.stops.filter((each, i) => isGraded(each) && answers[keyOf(i + 1)] === each.answer).length;
+    const all = tour.stops.filter(isGraded).length;
     const score = number === last && !isOpen && all > 0;
     return [
       score && h("p.score", `You predicted ${right} of ${all}.`),
@@ -177,6 +176,9 @@ export function tourGuide(root, view) {
     go(1);
   }
 }
+
+// Whether the run has shown what the question needs.
+const isGraded = ({ question, misses }) => question && !misses.length;
 
 // Whether the page shows what a stop wants it to.
 function isShown(wanted, state) {
