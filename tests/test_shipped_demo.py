@@ -54,8 +54,10 @@ def test_the_shipped_demo_writes_whole_fables(demo):
 
 
 def test_other_runs_can_start_from_the_shipped_demo():
-    config = load_run_config(Path("instructions_sft"), ["start_from=demo"])
+    notes: list[str] = []
+    config = load_run_config(Path("instructions_sft"), ["start_from=demo"], notes.append)
     assert Path(config.tokenizer.path).is_file()
+    assert notes == [], "nobody can change how the demo was written"
     assert (config.model.d_model, config.model.n_layers) == (128, 2)
 
 

@@ -43,7 +43,6 @@ DOCUMENTS = {
     "Conversations": ([row for row in ROWS if row not in (ROWS[18], ROWS[19])], [ROWS[18], ROWS[19]]),
     "A run that answers": ([row for row in ROWS if row not in (ROWS[18], ROWS[19])], [ROWS[18], ROWS[19]]),
     "Preferences": ([text for pair in range(9) for text in turns_of(pair)], turns_of(9)),
-    "Fine-tuning: a run from a run": ([TEXT[:-8]], [TEXT[-8:]]),
 }
 FETCHED = {"A file from the web", "A data set of the Hugging Face hub"}  # the first: tests/corpora/test_download.py
 

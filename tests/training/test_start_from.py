@@ -64,15 +64,12 @@ def test_the_best_the_newest_and_any_step_of_the_base_can_be_named(place: Path):
         assert (base.run, base.checkpoint.state.step) == (Path("base"), step)
 
 
-def test_the_config_of_the_data_page_fine_tunes(place: Path, pellucid):
-    page = (Path(__file__).parents[2] / "docs/data.md").read_text(encoding="utf-8")
-    section = page.partition("## Fine-tuning: a run from a run")[2]
-    (place / "mine.yaml").write_text(section.partition("```yaml\n")[2].partition("```")[0], encoding="utf-8")
+def test_the_shipped_config_fine_tunes_any_run(place: Path, pellucid):
     (place / "my.txt").write_text(SPEECHES * 3)
-    changes = ("start_from=base", "train.steps=25", "sample.max_new_tokens=4")
-    done = pellucid("train", "mine.yaml", *changes)
+    changes = ("corpus.files=my.txt", "start_from=base", "train.steps=25", "sample.max_new_tokens=4")
+    done = pellucid("train", "fine_tune", *changes)
     assert done.exit_code == 0, done
-    assert read_rows(place / "checkpoints/mine/metrics.jsonl")[-1]["step"] == 25
+    assert read_rows(place / "checkpoints/fine_tune/metrics.jsonl")[-1]["step"] == 25
 
 
 def test_it_goes_on_and_is_evaluated_and_writes_when_its_base_is_gone(place: Path, pellucid):

@@ -86,6 +86,7 @@ def _take_from_base(data: dict[str, Any], places: Places, changes: list[Change])
         fix = f"did you mean {meant}?" if meant else fix
         raise CheckpointError(str(run), what, fix)
     base, _ = read_keys(RunConfig, read_text(file), str(file))
+    _read_old_model(base.get("model"), _say_nothing)  # whoever starts from it did not write it
     tokenizer = tokenizer or file.with_name("tokenizer.json")
     copied = {"model": base.get("model"), "tokenizer": {"type": "file", "path": tokenizer.as_posix()}}
     if base.get("adapter") is None and "quantization" not in data.keys() | changed_sections.keys():
