@@ -82,7 +82,7 @@ def of_100(kind):
     return f"{mean(recall(row for row in results('family') if row['label'] == kind)):.0f}"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/experiments/family/report.md"])
+@pytest.mark.parametrize("page", ["docs/family.md", "docs/experiments/family/report.md"])
 def test_why_attention_quotes_the_recall_of_decoder_and_lstm(page):
     text = words(page)
     once, longer = ([of_100(kind + times) for kind in ("decoder, plain", "LSTM")] for times in ("", ", four times"))
