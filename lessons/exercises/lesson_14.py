@@ -135,7 +135,7 @@ def answer_loss(logits_NTV: Tensor, targets_NT: Tensor, is_answer_NT: Tensor) ->
 
 
 def new_adapter(n_outputs: int, n_inputs: int, rank: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """The matrices A (R, I) and B (O, R) of a new adapter, as a pair, such that step 0 is the base, and step 1 is not.
+    """The matrices A (R, I) and B (O, R) of a new adapter, as a pair: they change nothing yet.
 
     At step 0 the gradient of A is zero, that of B is not.
 
