@@ -26,6 +26,8 @@ FILE = re.compile(r"`((?:src|tests|configs|docs|scripts|lessons|data|checkpoints
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 COMMAND = re.compile(r"(?:python |pellucid \w+ +|tests in )((?:scripts|lessons|configs|tests)/[\w/.-]*\w)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+LONG = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.read_text("utf-8").count("\n") > 150]
+LONG.remove(ROOT / "docs/languages.md")
 MADE_BY_A_RUN = ("checkpoints/", "data/")  # but for their READMEs
 
 
@@ -42,9 +44,9 @@ def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-def anchors(page: Path) -> set[str]:
+def anchors(page: Path, level: str = "#+") -> set[str]:
     """Of the headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
+    headings = re.findall(rf"^{level} (.+)$", text_of(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
@@ -69,6 +71,13 @@ def test_every_link_leads_to_a_file_and_a_section(page):
         if "://" not in link and not (target.exists() and (not section or section in anchors(target))):
             broken.append(link)
     assert broken == []
+
+
+@pytest.mark.parametrize("page", LONG, ids=lambda page: page.name)
+def test_a_long_page_begins_with_what_is_in_it(page):
+    first, *_ = text_of(page).split("\n## ", 1)
+    assert anchors(page, "##") <= {link.partition("#")[2] for link in LINK.findall(first)}
+    assert len(first.splitlines()) <= 30
 
 
 def test_the_pages_are_those_of_the_whole_repository():
