@@ -27,7 +27,6 @@ TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 COMMAND = re.compile(r"(?:python |pellucid \w+ +|tests in )((?:scripts|lessons|configs|tests)/[\w/.-]*\w)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 LONG = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.read_text("utf-8").count("\n") > 150]
-LONG.remove(ROOT / "docs/languages.md")
 MADE_BY_A_RUN = ("checkpoints/", "data/")  # but for their READMEs
 
 
