@@ -93,7 +93,7 @@ def surprise_of_guess(guess: Mapping[str, float], word: str, n_words: int) -> fl
 
 
 def mean_surprise(probabilities: Sequence[float]) -> float:
-    """The mean surprise, in nats per word, at words that had these probabilities: the loss of equation 2."""
+    """The mean surprise, in nats per word, at words that had these probabilities: the loss."""
     # solution:
     return sum(surprise(p) for p in probabilities) / len(probabilities)
     # end

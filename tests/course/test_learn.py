@@ -461,6 +461,9 @@ def test_a_folder_to_hand_out_has_pages_and_stubs_but_no_solutions(here, monkeyp
         assert pages.blocks_of(Path(lesson.page.name)) == pages.blocks_of(lesson.page)
         for link in re.findall(r"\]\((?!https?:|#)([^)#\s]+\.\w+)", text):
             assert Path(link).exists(), link
+        assert not re.search(r"\s\((how|API|equation\s\d+)\)", text)
+    assert "from which a program\ndraws. `next_words` lists" in texts["00_guess_the_next_word.md"]
+    assert "a temperature $\\alpha$.\nOne temperature" in texts["04_implicit_and_sparse.md"]
     assert "quiz_answers.md" not in texts
     assert json.loads(learn("--report"))["lessons"] == []
     told = learn(1)

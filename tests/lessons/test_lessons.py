@@ -172,6 +172,8 @@ def test_numbers_agree_within_the_tolerance_that_a_page_states():
     assert not pages.agree("loss 1.02 nats\n", "cost 1.02 nats\n", 0.03)
     assert not pages.agree("1 2\n", "1 2 3\n", 0.5)
     assert not pages.agree("1.0\n", "1.00\n", 0.0)
+    assert pages.agree("paid -0.00 and [-0. -0.0]\n", "paid  0.00 and [-0. 0.0]\n", 0.0)
+    assert not pages.agree("paid -0.01\n", "paid  0.01\n", 0.0)
 
 
 def test_autodiff_needs_numpy_alone():

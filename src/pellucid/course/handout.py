@@ -15,22 +15,29 @@ from pellucid.files import read_at_most, write_whole
 from pellucid.version import __version__
 
 LINK = re.compile(r"\[([^\]]+)\]\((?!\w+:|#)([^)#\s]+)(?:#[^)\s]*)?\)")
+ASIDE = re.compile(rf"\s?\({LINK.pattern}\)([.,;:?!]*) ?")  # a link in brackets, such as ([how](../docs/fables.md))
 
 
 def hand_out(folder: Path) -> None:
-    """Write a new folder with all lessons in it. A link to what is not in it becomes plain text."""
+    """Write a new folder with all lessons in it. A link to what is not in it becomes plain text, and an aside goes."""
     if folder.exists():
         raise ConfigError(str(folder), "it is there already", "choose another name")
     lessons = all_lessons()
     kept = {path.name for path in [*(lesson.page for lesson in lessons), LESSONS / "README.md", LESSONS / "AGENTS.md"]}
     shutil.copytree(LESSONS / "figures", folder / "figures", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
 
-    def within(link: re.Match[str]) -> str:
-        is_there = link[2] in kept or link[2].startswith("figures/") or not (LESSONS / link[2]).exists()
-        return link[0] if is_there else link[1]
+    def is_there(link: re.Match[str]) -> bool:
+        return link[2] in kept or link[2].startswith("figures/") or not (LESSONS / link[2]).exists()
+
+    def without(aside: re.Match[str]) -> str:
+        """Nothing but its punctuation. The page keeps its lines, by whose numbers its blocks are known."""
+        if is_there(aside) or aside[1].startswith("`") or aside[0].count("\n") > 1:
+            return aside[0]
+        return aside[3] + ("\n" if "\n" in aside[0] else " " if aside[0].endswith(" ") else "")
 
     for name in sorted(kept):
-        write_whole(folder / name, LINK.sub(within, (LESSONS / name).read_text(encoding="utf-8")))
+        text = ASIDE.sub(without, (LESSONS / name).read_text(encoding="utf-8"))
+        write_whole(folder / name, LINK.sub(lambda link: link[0] if is_there(link) else link[1], text))
     workbook = Workbook(folder / "my_lessons")
     for lesson in lessons:
         workbook.start(lesson)

@@ -83,10 +83,12 @@ def run(page: Path, *, in_full: bool) -> Iterator[tuple[Block, str]]:
 
 
 def agree(printed: str, expected: str, tolerance: float) -> bool:
-    """Whether two texts are equal but for spaces at line ends; numbers may differ by a share of the larger one."""
+    """Whether two texts are equal but for spaces at line ends and the sign of a zero; numbers may differ by a share of
+    the larger one.
+    """
     a, b = (re.sub(r"[ \t]+$", "", text.strip("\n"), flags=re.MULTILINE) for text in (printed, expected))
     if tolerance == 0:
-        return a == b
+        return a == b or _with_plain_zeros(a) == _with_plain_zeros(b)
     words_a, words_b = (re.sub(r"\s+", " ", NUMBER.sub("#", text)).split() for text in (a, b))
     numbers_a, numbers_b = ([_number(n) for n in NUMBER.findall(text)] for text in (a, b))
     if [word.strip("#-+ ") for word in words_a] != [word.strip("#-+ ") for word in words_b]:
@@ -94,6 +96,11 @@ def agree(printed: str, expected: str, tolerance: float) -> bool:
     return len(numbers_a) == len(numbers_b) and all(
         abs(x - y) <= tolerance * max(abs(x), abs(y)) for x, y in zip(numbers_a, numbers_b, strict=True)
     )
+
+
+def _with_plain_zeros(text: str) -> str:
+    """-0.00 as 0.00: which of the two is printed depends on how a student came to it, and both are right."""
+    return re.sub(r" *(?<![\w.])-?(0(?:\.0+)?)(?![\w.])", r" \1", text)
 
 
 def _number(text: str) -> float:
