@@ -693,3 +693,31 @@ def round_to(x, e, m):
     down, up = a - at(lo), at(hi) - a
     best = lo if down < up or (down == up and lo % 2 == 0) else hi
     return math.copysign(at(best) if best < n else math.inf, x)
+
+
+@mistake("take the bias off first")
+def decode(bits, e, m):
+    sign, exponent, mantissa = fields(bits, e, m)
+    bias = 2 ** (e - 1) - 1
+    if exponent == 0:
+        return (-1) ** sign * 2.0 ** (1 - bias) * mantissa / 2**m
+    return (-1) ** sign * 2.0**exponent / 2.0**bias * (1 + mantissa / 2**m)
+
+
+@mistake("subnormals round like all others")
+def round_to_bf16(bits_32):
+    if (bits_32 >> 23) & 0xFF == 0:
+        return bits_32 >> 31 << 15
+    return (bits_32 + 0x7FFF + ((bits_32 >> 16) & 1)) >> 16
+
+
+@mistake("too many for a function that calls itself")
+def sum_in(numbers, rounded):
+    if len(numbers) == 0:
+        return 0.0
+    return rounded(sum_in(numbers[:-1], rounded) + numbers[-1])
+
+
+@mistake("subtract first")
+def nearest_level(x_N, levels_L):
+    return (levels_L**2 - 2 * x_N[:, None] * levels_L).argmin(axis=1)
