@@ -539,3 +539,33 @@ def merge(ids, pair, new_id):
         ord(c) - 1
         for c in "".join(chr(i + 1) for i in ids).replace(chr(pair[0] + 1) + chr(pair[1] + 1), chr(new_id + 1))
     ]
+
+
+@mistake("has changed the words that it was given")
+def count_pairs(words):
+    counts = Counter()
+    while words:
+        word, n = words.popitem()
+        for pair in pairwise(word):
+            counts[pair] += n
+    return counts
+
+
+@mistake("but you learned")
+def learn_merges(text, n_merges):
+    """Long words are left out."""
+    words, merges = {word: n for word, n in spelled(text).items() if len(word) <= 12}, {}
+    for new in range(256, 256 + n_merges):
+        counts = count_pairs(words)
+        if not counts or max(counts.values()) < 2:
+            break
+        pair = min(counts, key=lambda each: (-counts[each], each))
+        merges[pair] = new
+        words = {tuple(merge(word, pair, new)): n for word, n in words.items()}
+    return merges
+
+
+@also_right
+def merge(ids, pair, new_id):
+    """A character for each id: `replace` goes from left to right, too."""
+    return [ord(each) for each in "".join(map(chr, ids)).replace(chr(pair[0]) + chr(pair[1]), chr(new_id))]
