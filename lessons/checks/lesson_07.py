@@ -316,8 +316,17 @@ def gradient_of_cross_entropy(lesson: ModuleType) -> None:
     everywhere = "you subtract 1 everywhere; in row i it belongs at word targets[i] alone, the word that came"
     alone = "the words that did not come have no gradient: they must lose what that word gains, each in proportion to p"
     total = "each row is 3 times too large: the loss is the mean over 3 rows, not their sum"
+    try:
+        answer = lesson.gradient_of_cross_entropy(z.copy(), targets)
+    except ValueError as error:
+        if "broadcast" not in str(error):
+            raise
+        raise Wrong(
+            "three rows of four logits, and the words 2, 0 and 2 came: two of your shapes do not fit. Word 3 did not "
+            "come, but it has its logits, too; `z.shape` knows how many words there are"
+        ) from None
     expect(
-        lesson.gradient_of_cross_entropy(z.copy(), targets),
+        answer,
         right,
         "three rows of four logits",
         [
