@@ -160,7 +160,13 @@ def jacobian_through_time(lesson: ModuleType) -> None:
     H, n = 4, 3
     W, h = _numbers(H, H, seed=1, scale=0.8), np.tanh(_numbers(n, H, seed=2))
     once = W.copy()
-    lesson.jacobian_through_time(once, h.copy())
+    try:
+        lesson.jacobian_through_time(once, h.copy())
+    except ValueError as error:
+        if "core dimension" not in str(error):
+            raise
+        raise Wrong(f"{n} states of {H} numbers: two shapes do not fit. A Jacobian has a row and a column for each of "
+                    f"the {H} numbers, however many steps there are") from None  # fmt: skip
     if not np.array_equal(once, W):
         raise Wrong("your function has changed the W that it was given: `*=` works in place; make a new array")
 
@@ -462,6 +468,7 @@ def square_features(lesson: ModuleType) -> None:
     random = draws("square_features")
     pairs = [(np.array([1.0, 2.0]), np.array([3.0, 0.5])), (_numbers(6), _numbers(6, seed=7)), (_numbers(1),) * 2]
     pairs += [tuple(random.normal(size=(2, n))) for n in (2, 3, 11)]
+    pairs += [tuple(random.integers(2, 9, size=(2, n))) for n in (3, 5)]
     for x, y in (*pairs, (np.zeros(3), _numbers(3))):
         with np.errstate(all="ignore"):
             given = x.copy(), y.copy()
@@ -481,6 +488,8 @@ def square_features(lesson: ModuleType) -> None:
         squares = float(x**2 @ y**2)
         mixed = float(x @ y) ** 2 - squares
         what = f"φ(x)·φ(y) for x = {x.tolist()}, y = {y.tolist()}" if len(x) == 2 else f"φ(x)·φ(y) of {len(x)} numbers"
+        if x.dtype.kind == "i":
+            what += ", which are whole here; a feature may be none, and an array of integers would cut it off"
         expect(
             float(features[0] @ features[1]),
             float(x @ y) ** 2,
@@ -752,5 +761,10 @@ def linear_attention_recurrence(lesson: ModuleType) -> None:
             [(products @ v / np.abs(sums), size), (products @ v / carried, size)],
             tolerance=EPSILON,
         )
+        whole = np.round(9 * v).astype(int)
+        y, *_ = lesson.linear_attention_recurrence(q, k, whole, np.zeros((F, V)), np.zeros(F))
+        cut_off = "the values are whole numbers here, and your outputs are, too: an array made like v holds no others"
+        right = products @ whole / sums
+        expect(y, right, f"the outputs of {T} values that are whole numbers", [(right.astype(int), cut_off)], EPSILON)
         expect(state[0], k.T @ v, f"S after {T} words")
         expect(state[1], k.sum(axis=0), f"d after {T} words")

@@ -538,3 +538,28 @@ def rnn_states(x_TBD, W_HH, U_HD, b_H):
         h = tanh((W_HH @ h.T).T + a[t])
         states.append(h)
     return states
+
+
+@mistake("for each of the 4 numbers")
+def jacobian_through_time(W_HH, h_nH):
+    result = np.eye(len(h_nH))
+    for h in h_nH:
+        result = (1 - h**2)[:, None] * W_HH @ result
+    return result
+
+
+@mistake("an array of integers would cut it off")
+def square_features(x):
+    a, b = np.triu_indices(len(x))
+    result = np.empty(len(a), dtype=x.dtype)
+    result[:] = x[a] * x[b] * np.where(a == b, 1, 2**0.5)
+    return result
+
+
+@mistake("an array made like v holds no others")
+def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
+    y = np.zeros_like(v_TV)
+    for t in range(len(q_TF)):
+        S_FV, d_F = S_FV + np.outer(k_TF[t], v_TV[t]), d_F + k_TF[t]
+        y[t] = q_TF[t] @ S_FV / (q_TF[t] @ d_F)
+    return y, S_FV, d_F
