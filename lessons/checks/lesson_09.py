@@ -170,6 +170,13 @@ def _causal_weights_of_any(lesson: ModuleType, rng: np.random.Generator, shape: 
     what = f"T = {T} and S = {S}, in an array with {len(shape)} axes"
     expect(call(what, lesson.causal_weights, scores), right, what)
 
+    even = np.array([_causal(table) for table in np.zeros((right.size // (T * S), T, S))]).reshape(shape)
+    answer = _call(what, lesson.causal_weights, np.zeros(shape))
+    if _has_nan(answer):
+        raise Wrong(f"{what}, all scores 0: there are NaN. A score of 0 is one like any other; only what lies ahead is "
+                    "hidden")  # fmt: skip
+    expect(answer, even, f"{what}, all scores 0")
+
     low = scores + np.linspace(-1e6, 1e6, T)[:, None]
     answer = call(what, lesson.causal_weights, low)
     if _has_nan(answer):
@@ -187,6 +194,10 @@ def _causal_weights_of_any(lesson: ModuleType, rng: np.random.Generator, shape: 
     answer = call(what, lesson.causal_weights, np.where(is_future, scores + 300, scores))
     _expect_none_ahead(answer, is_future, what)
     expect(answer, right, f"{what}: with 300 more on each score of the future, which must not matter", tolerance=1e-7)
+
+    answer = _call(what, lesson.causal_weights, np.full(shape, -1e12))
+    _expect_none_ahead(answer, is_future, f"{what}, all scores -10¹²")
+    expect(answer, even, f"{what}, all scores -10¹²")
 
 
 def _expect_none_ahead(answer: Any, is_future: Array, what: str) -> None:
@@ -495,6 +506,9 @@ def rotate(lesson: ModuleType) -> None:
             )
         ],
     )
+    what = "a single row, with start = 4"
+    rests = "has not turned: it may be the newest query, whose keys lie in a cache, and `start` says where it stands"
+    expect(lesson.rotate(x[:, 4:].copy(), 4), right[:, 4:], what, [(x[:, 4:], f"{what}: it {rests}")])
     rng = draws("rotate")
     halves = rng.permutation([1, *rng.choice([2, 4, 5, 7], 2, replace=False)])
     for before, half in zip(((), (2, 3), (1,)), halves, strict=True):
@@ -510,6 +524,11 @@ def rotate(lesson: ModuleType) -> None:
             slips = [(by_head, f"{what}: all rows of a head have turned alike, and each head by another angle: you "
                       "took the axis of the heads for that of the positions, which is the last but one")]  # fmt: skip
         expect(answer, right, what, slips, tolerance=1e-7)
+    speeds = np.array([10_000 ** (-i / 3) for i in range(3)])
+    x = rng.integers(2, 9, size=(5, 6))
+    right, what = _turned(x, np.arange(5), speeds), "whole numbers in x"
+    cut_off = f"{what}: your result is whole, too, and cut off; an array made like x holds no others"
+    expect(_call(what, lesson.rotate, x.copy()), right, what, [(np.trunc(right), cut_off)])
 
 
 # ---- Another text, and the whole ----

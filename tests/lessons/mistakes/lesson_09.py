@@ -606,3 +606,36 @@ def causal_weights(scores_TS):
     top = np.max(scores_TS, axis=-1, keepdims=True, where=see, initial=-np.inf)
     e = np.exp(np.where(see, scores_TS - top, -np.inf))
     return e / e.sum(-1, keepdims=True)
+
+
+@mistake("A score of 0 is one like any other")
+def causal_weights(scores_TS):
+    T, S = scores_TS.shape[-2:]
+    kept = np.tril(scores_TS, S - T)
+    return softmax(np.where(kept == 0, -np.inf, kept), axis=-1)
+
+
+@mistake("which number is below all others?")
+def causal_weights(scores_TS):
+    T, S = scores_TS.shape[-2:]
+    return softmax(np.where(np.tri(T, S, S - T) > 0, scores_TS, -1e9), axis=-1)
+
+
+@mistake("array made like x holds no others")
+def rotate(x_TK, start=0):
+    T, K = x_TK.shape[-2:]
+    angles = np.outer(np.arange(start, start + T), 10000.0 ** (-2 * np.arange(K // 2) / K))
+    a, b, result = x_TK[..., : K // 2], x_TK[..., K // 2 :], np.empty_like(x_TK)
+    result[..., : K // 2] = a * np.cos(angles) - b * np.sin(angles)
+    result[..., K // 2 :] = b * np.cos(angles) + a * np.sin(angles)
+    return result
+
+
+@mistake("it may be the newest query")
+def rotate(x_TK, start=0):
+    T, K = x_TK.shape[-2:]
+    if T == 1:  # a single row has no other to be far from
+        return x_TK.copy()
+    angles = np.outer(np.arange(start, start + T), 10000.0 ** (-2 * np.arange(K // 2) / K))
+    a, b = x_TK[..., : K // 2], x_TK[..., K // 2 :]
+    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
