@@ -18,6 +18,7 @@ from pellucid import load, train
 from pellucid.errors import ConfigError
 from pellucid.inspection.build import knock_out_run
 from pellucid.inspection.explain import beginning_that_fits
+from pellucid.inspection.logit_parts import logit_parts
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.export import LEAST_PROBABILITY, STATIC, browser_model, export_page, likely_logits
 from pellucid.web.microscope import Microscope
@@ -68,12 +69,15 @@ def shown(page, text, checkpoint="fables@4"):
 
 
 def traced(run_dir, text, step=4, half=True, **options):
-    """The same in PyTorch. Half: with the weights that float16 keeps."""
+    """The same in PyTorch. half: with the weights that float16 keeps."""
+    return (as_in_the_file(run_dir, step) if half else load(run_dir, step)).trace(text, **options)
+
+
+def as_in_the_file(run_dir, step=4):
     run = load(run_dir, step)
-    if half:
-        for parameter in run.model.parameters():
-            parameter.data = parameter.data.half().float()
-    return run.trace(text, **options)
+    for parameter in run.model.parameters():
+        parameter.data = parameter.data.half().float()
+    return run
 
 
 def check(page_trace, trace, at=-1, atol=1e-4):
@@ -98,6 +102,7 @@ def test_a_file_shows_of_any_text_what_pytorch_computes(browser, file, fables_ru
     def compare(text, at=-1, **options):
         logits, expected = check(shown(page, text), traced(fables_run, text, **options), at=at)
         np.testing.assert_allclose(logits, expected, atol=1e-4)
+        assert_parts(page, fables_run, traced(fables_run, text, **options), at)
         return expected
 
     with opened(browser, file) as page:
@@ -137,6 +142,17 @@ def test_a_file_shows_of_any_text_what_pytorch_computes(browser, file, fables_ru
         word, asked = "永x🦊" * 99, "(asked) => microscope.source.trace(asked)"
         cut = page.evaluate(asked, {"text": word, "checkpoint": "fables@4"})
         assert cut["text"] == beginning_that_fits(load(fables_run, 4).tokenizer, word, 255)
+
+
+def assert_parts(page, fables_run, trace, at):
+    """What each part adds to the likeliest tokens is what PyTorch finds, with the weights as they are in the file."""
+    added = page.evaluate("""() => {
+        const { ids, parts, heads, bias } = microscope.logits.added;
+        return { ids, parts: [...parts.values], heads: [...heads.values], bias: [...bias.values] };
+    }""")
+    expected = logit_parts(as_in_the_file(fables_run).model, trace, at % len(trace.ids), added["ids"])
+    for name, tensor in expected._asdict().items():
+        np.testing.assert_allclose(added[name], tensor.flatten(), atol=1e-4, equal_nan=True, err_msg=name)
 
 
 def assert_it_has_what_the_run_wrote_and_measured(page, fables_run):

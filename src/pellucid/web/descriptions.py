@@ -1,6 +1,7 @@
 """The description of a run for the page: its sizes, its checkpoints, and the parts of the page that apply to it."""
 
 import hashlib
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ NOT_BEGUN: Json = {  # for a run whose folder has no config yet
     "checkpoints": [],
     "knows_truth": False,
     "writes": "text",
+    "reads": "",
     "has_beliefs": False,
     "has_chat": False,
     "left_out": None,
@@ -55,6 +57,7 @@ def describe(name: str, path: Path) -> Json:
         "steps": getattr(config.train, "steps", None),
         "knows_truth": knows_skills(config.corpus),
         "writes": "fable" if config.corpus.type == "fables" else "text",
+        "reads": reads(config),
         "has_beliefs": config.corpus.type == "hidden" and config.model.type == "decoder",
         "has_chat": config.corpus.type in CONVERSATIONS,
         "left_out": left_out(config),
@@ -63,6 +66,13 @@ def describe(name: str, path: Path) -> Json:
         "best": f"{name}@{min(evaluated, key=lambda step: evaluated[step])}" if evaluated else None,
         "checkpoints": [{"id": f"{name}@{step}", "step": step, "val_loss": losses.get(step)} for step in steps],
     }
+
+
+def reads(config: RunConfig) -> str:
+    """What a run's texts are: the first words of its corpus in config/, as the rest of a sentence."""
+    said = inspect.getdoc(type(config.corpus)) or "Text."
+    first = said.partition("\n")[0]
+    return first if first[:2].isupper() else first[0].lower() + first[1:]
 
 
 def left_out(config: RunConfig) -> Json | None:

@@ -109,10 +109,10 @@ def or_none(measure: Callable[..., Json], *arguments: object) -> Json | None:
 
 
 def first_text(examples: Sequence[Json]) -> str:
-    """The example for recall, if there is one; else the first."""
+    """The first example, where several tokens may come."""
     if not examples:
         raise ConfigError("--export", "the run's corpus is not here to take an example from", "give --prompt TEXT")
-    text: str = min(examples, key=lambda example: example["skill"] != "recall")["text"]
+    text: str = examples[0]["text"]
     return text
 
 

@@ -25,8 +25,9 @@ from pellucid.corpora.drawn import Drawn
 from pellucid.data.truth import skill_characters
 from pellucid.errors import CheckpointError, ConfigError, DataError, PellucidError, explained
 from pellucid.inspection.explain import validation_documents
+from pellucid.inspection.explain_truth import truth_of_text
 from pellucid.inspection.trace import Trace
-from pellucid.languages.language import SPELLING
+from pellucid.languages.language import SPELLING, Language
 from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import precision_here
 from pellucid.tokenizer import Tokenizer
@@ -44,6 +45,8 @@ MOST_BYTES_OF_MODELS = 1 << 30  # with their traces
 MOST_BYTES_OF_TRACES = 1 << 26  # of each model
 MOST_CORPORA, MOST_WORDS = 16, 4096
 FABLES_FOR_EXAMPLES = 6
+CHOICE = "choice"
+LIKELIEST = (0.2, 0.5)  # the probability of the likeliest token where the page opens
 LEAST_TOKENS_BEFORE = 24  # an example for recall should be long enough to contain a name; or half of a shorter text
 
 
@@ -176,7 +179,7 @@ class Runs:
     def examples(self, checkpoint: str) -> list[Json]:
         """A beginning of a held-out document for each skill, ending just before a token that takes it.
 
-        Where no truth is known: the first words of each.
+        The first, for a choice, ends where several tokens are likely. Where no truth is known: the first words of each.
         """
         opened = self.open(checkpoint)
         corpus, tokenizer = self.known(opened), opened.tokenizer
@@ -186,6 +189,7 @@ class Runs:
             return beginnings
         shortest: dict[str, str] = {}
         with self.grammar:
+            is_open = open_beginning(corpus.language, tokenizer, documents[0]) if documents else None
             for text in documents:
                 ids = tokenizer.encode(text)
                 n_before = min(LEAST_TOKENS_BEFORE, len(ids) // 2)
@@ -194,6 +198,7 @@ class Runs:
                         if count and n_before <= t < opened.model.context_length - 1 and skill != SPELLING:
                             before = tokenizer.decode(ids[:t])
                             shortest[skill] = min(shortest.get(skill, before), before, key=len)
+        shortest = {CHOICE: is_open} | shortest | {CHOICE: is_open} if is_open else shortest
         return [{"skill": skill, "text": text} for skill, text in shortest.items()] or beginnings
 
     def fable(self, checkpoint: str, number: int) -> Json:
@@ -220,6 +225,16 @@ class Runs:
             documents, further = self._documents.get(opened.reading, begin)
             documents += islice(further, max(0, n - len(documents)))
             return documents[:n]
+
+
+def open_beginning(language: Language, tokenizer: Tokenizer, text: str) -> str | None:
+    """The first words of a document up to where several tokens may come, one of them likelier; None if nowhere."""
+    ids = tokenizer.encode(text)
+    least, most = LIKELIEST
+    for t, p in enumerate(truth_of_text(language, tokenizer, text).distributions[: len(ids)]):
+        if t >= min(LEAST_TOKENS_BEFORE, len(ids) // 2) and p and least <= max(p.values()) <= most:
+            return tokenizer.decode(ids[:t])
+    return None
 
 
 def named(paths: Sequence[Path]) -> dict[str, Path]:

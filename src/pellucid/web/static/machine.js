@@ -13,20 +13,17 @@ export function partsOf(model) {
   return [...(kinds[type] ?? recurrent)(model), NEXT];
 }
 
-const TEXT = {
-  kind: "text",
-  title: "Tokens",
-  door: "text",
-  says: "The text, cut into tokens. The model sees their numbers, not their letters.",
-};
-const NEXT = {
-  kind: "next",
-  title: "Next token",
-  door: "next",
-  says: "Softmax turns the scores, divided by the temperature, into probabilities. The line marks the truth, where it is known.",
-};
+const part = (kind, title, says, more) => ({ kind, title, says, ...more });
+const entrance = (...parts) => ({ kind: "entrance", title: "Input", parts: [TEXT, ...parts] });
+const readout = (...parts) => ({ kind: "readout", title: "Scores", parts });
+
+const TEXT_SAYS = "The text, cut into tokens. The model sees their numbers, not their letters.";
+const TEXT = part("text", "Tokens", TEXT_SAYS, { door: "text" });
+const NEXT_SAYS = "Softmax turns the scores, divided by the temperature, into probabilities.";
+const NEXT = part("next", "Next token", NEXT_SAYS, { door: "next" });
 
 const ACTIVATIONS = { relu: "ReLU", gelu: "GELU", gelu_tanh: "GELU", relu_squared: "ReLU²", swiglu: "SwiGLU" };
+const ROW = "A table: each token has a row of numbers, its vector.";
 const ORDER = {
   rope: "The order of the tokens comes later, in attention: RoPE turns queries and keys by an angle for each position.",
   sinusoidal: "A vector of sines and cosines is added, which says where the token stands.",
@@ -36,145 +33,94 @@ const ORDER = {
 
 function decoder(model) {
   const { config } = model;
-  const { d_model: D, n_layers } = config;
-  const layers = Array.from({ length: n_layers }, (_, layer) => block(model, layer));
-  const norm = {
-    kind: "norm",
-    title: config.norm === "rms_norm" ? "RMSNorm" : "LayerNorm",
-    size: `${D}`,
-    weights: counted(model, "final_norm."),
-    door: "lens",
-    says: "Brings every vector to the same scale before the scores are read from it.",
-  };
-  return [
-    entrance({ ...embedding(model), point: 0, says: `${ROW} ${ORDER[config.position.type]}` }),
-    ...layers,
-    readout(...(config.norm_placement === "pre" ? [norm] : []), unembedding(model)),
-  ];
+  const layers = Array.from({ length: config.n_layers }, (_, layer) => {
+    return {
+      kind: "block",
+      title: `Layer ${layer}`,
+      layer,
+      parts: [attention(model, layer), feedForward(model, layer)],
+    };
+  });
+  const last = config.norm_placement === "pre" ? [norm(model, "vector")] : [];
+  const rows = { ...embedding(model), point: 0, says: `${ROW} ${ORDER[config.position.type]}` };
+  return [entrance(rows), ...layers, readout(...last, unembedding(model))];
 }
 
-function block(model, layer) {
-  const parts = [attention(model, layer), feedForward(model, layer)];
-  return { kind: "block", title: `Layer ${layer}`, layer, parts };
+function norm({ config, weights }, what) {
+  const title = config.norm === "rms_norm" ? "RMSNorm" : "LayerNorm";
+  const says = `Brings every ${what} to the same scale before the scores are read from it.`;
+  const door = config.type === "decoder" ? "lens" : undefined;
+  return part("norm", title, says, { size: `${config.d_model}`, weights: counted({ weights }, "final_norm."), door });
 }
 
 function attention(model, layer) {
-  const { config } = model;
-  const { d_model: D, n_heads: H } = config;
-  const K = config.head_width ?? D / H;
-  const kind = config.attention.type ?? config.attention;
+  const { d_model: D, n_heads: H, n_kv_heads: G, head_width, attention } = model.config;
+  const K = head_width ?? D / H;
+  const windowed = `Attention, window ${attention.window}`;
+  const title = { linear: "Linear attention", sliding_window: windowed }[attention.type ?? attention] ?? "Attention";
   const reads = {
     linear: `Each head keeps a running sum of keys times values, a table of ${K} × ${K} numbers, whatever the length of the text.`,
-    sliding_window: `Each head looks back at the last ${config.attention.window} tokens, and takes from each what it needs.`,
+    sliding_window: `Each head looks back at the last ${attention.window} tokens, and takes from each what it needs.`,
   };
-  const shared = config.n_kv_heads && config.n_kv_heads < H ? ` ${config.n_kv_heads} share keys and values.` : "";
-  return {
-    kind: "attention",
-    title:
-      { linear: "Linear attention", sliding_window: `Attention, window ${config.attention.window}` }[kind] ??
-      "Attention",
+  const read =
+    reads[attention.type ?? attention] ??
+    "Each head looks back at all tokens so far, and takes from each what it needs.";
+  const shared = G && G < H ? ` ${G} share keys and values.` : "";
+  const says = `${read}${shared} Beside each head stands the token it takes most from.`;
+  const weights = counted(model, `blocks.${layer}.attention.`);
+  return part("attention", title, says, {
     layer,
     size: `${H} heads × ${K}`,
-    weights: counted(model, `blocks.${layer}.attention.`),
+    weights,
     door: "attention",
     point: 1 + 2 * layer,
-    says: `${reads[kind] ?? "Each head looks back at all tokens so far, and takes from each what it needs."}${shared} Beside each head stands the token it takes most from.`,
-  };
+  });
 }
 
 function feedForward(model, layer) {
-  const { config } = model;
-  const { d_model: D, feed_forward: mixture } = config;
-  const F = config.d_ff ?? 4 * D;
-  const isMixture = mixture.type === "moe";
+  const { d_model: D, d_ff: F, activation, feed_forward: mixture } = model.config;
+  const weights = counted(model, `blocks.${layer}.feed_forward.`);
+  const size = `${D} → ${thousands(F ?? 4 * D)} → ${D}, ${ACTIVATIONS[activation]}`;
+  const more = { layer, size, weights, door: "inside", point: 2 + 2 * layer };
   const alone = "Works on each token alone: widens its vector, keeps what passes the activation, and narrows it again.";
-  const router = `A router sends each token to ${mixture.top_k} of ${mixture.n_experts} feed-forward layers, and adds what they say.`;
-  return {
-    kind: "feed_forward",
-    title: isMixture ? `Experts: ${mixture.top_k} of ${mixture.n_experts}` : "Feed-forward",
-    layer,
-    size: `${D} → ${thousands(F)} → ${D}, ${ACTIVATIONS[config.activation]}`,
-    weights: counted(model, `blocks.${layer}.feed_forward.`),
-    door: "inside",
-    point: 2 + 2 * layer,
-    says: isMixture ? router : alone,
-  };
+  if (mixture.type !== "moe") return part("feed_forward", "Feed-forward", alone, more);
+  const { top_k, n_experts } = mixture;
+  const router = `A router sends each token to ${top_k} of ${n_experts} feed-forward layers, and adds what they say.`;
+  return part("feed_forward", `Experts: ${top_k} of ${n_experts}`, router, more);
 }
-
-const ROW = "A table: each token has a row of numbers, its vector.";
 
 function embedding(model) {
-  const { config, vocab_size } = model;
-  return {
-    kind: "embedding",
-    title: "Embedding",
-    size: `${thousands(vocab_size)} × ${config.d_model}`,
-    weights: counted(model, "embeddings.") + counted(model, "positions."),
-    door: "text",
-    says: ROW,
-  };
+  const size = `${thousands(model.vocab_size)} × ${model.config.d_model}`;
+  const weights = counted(model, "embeddings.") + counted(model, "positions.");
+  return part("embedding", "Embedding", ROW, { size, weights, door: "text" });
 }
 
-function entrance(...parts) {
-  return { kind: "entrance", title: "Input", parts: [TEXT, ...parts] };
-}
-
-function readout(...parts) {
-  return { kind: "readout", title: "Scores", parts };
-}
-
-function unembedding(model) {
-  const { config, vocab_size } = model;
+function unembedding({ config, vocab_size }) {
   const table = config.tied_embeddings
     ? "the table of the embedding, used a second time, so it has no weights of its own"
     : "a table of its own, counted with the embedding";
-  return {
-    kind: "unembedding",
-    title: "Unembedding",
-    size: `${config.d_model} → ${thousands(vocab_size)}`,
-    weights: 0,
-    door: "next",
-    says: `A score for every token: its row times the vector (${table}).`,
-  };
+  const size = `${config.d_model} → ${thousands(vocab_size)}`;
+  const says = `A score for every token: its row times the vector (${table}).`;
+  return part("unembedding", "Unembedding", says, { size, weights: 0, door: "next" });
 }
 
 function bigram(model) {
   const V = thousands(model.vocab_size);
-  return [
-    entrance(),
-    {
-      kind: "table",
-      read: 1,
-      title: "Table",
-      size: `${V} × ${V}`,
-      weights: counted(model, ""),
-      door: "next",
-      says: "A row of scores for each token that may come last. The model sees nothing before it.",
-    },
-  ];
+  const says = "A row of scores for each token that may come last. The model sees nothing before it.";
+  const more = { read: 1, size: `${V} × ${V}`, weights: counted(model, ""), door: "next" };
+  return [entrance(), part("table", "Table", says, more)];
 }
 
 function mlp(model) {
-  const { config } = model;
-  const [W, D] = [config.window, config.d_model];
-  const F = config.d_ff ?? 4 * D;
+  const { window: W, d_model: D, d_ff, activation } = model.config;
+  const [F, wide] = [thousands(d_ff ?? 4 * D), thousands(W * D)];
+  const side = `The vectors of the last ${W} tokens make one long vector. What came before is forgotten.`;
+  const says = "Widens the long vector, keeps what passes the activation, and narrows it to the width of one token.";
+  const size = `${wide} → ${F} → ${D}, ${activation === "tanh" ? "tanh" : "ReLU"}`;
   return [
     entrance(embedding(model)),
-    {
-      kind: "window",
-      read: W,
-      title: "Side by side",
-      size: `${W} × ${D} = ${thousands(W * D)}`,
-      weights: 0,
-      says: `The vectors of the last ${W} tokens make one long vector. What came before is forgotten.`,
-    },
-    {
-      kind: "feed_forward",
-      title: "Hidden layer",
-      size: `${thousands(W * D)} → ${thousands(F)} → ${D}, ${config.activation === "tanh" ? "tanh" : "ReLU"}`,
-      weights: counted(model, "blocks."),
-      says: "Widens the long vector, keeps what passes the activation, and narrows it to the width of one token.",
-    },
+    part("window", "Side by side", side, { read: W, size: `${W} × ${D} = ${wide}`, weights: 0 }),
+    part("feed_forward", "Hidden layer", says, { size, weights: counted(model, "blocks.") }),
     readout(unembedding(model)),
   ];
 }
@@ -186,31 +132,16 @@ const CELLS = {
 };
 
 function recurrent(model) {
-  const { config } = model;
-  const D = config.d_model;
-  const layers = Array.from({ length: config.n_layers }, (_, layer) => ({
-    kind: "recurrent",
-    title: `${config.type.toUpperCase()} layer ${layer}`,
-    layer,
-    size: config.type === "lstm" ? `state ${D}, cell ${D}` : `state ${D}`,
-    weights: Object.entries(model.weights)
-      .filter(([name]) => name.startsWith("layers.") && name.endsWith(`_l${layer}`))
-      .reduce((total, [, shape]) => total + sizeOf(shape), 0),
-    says: CELLS[config.type],
-  }));
-  const norm = {
-    kind: "norm",
-    title: "LayerNorm",
-    size: `${D}`,
-    weights: counted(model, "final_norm."),
-    says: "Brings the state to the same scale before the scores are read from it.",
-  };
-  return [entrance(embedding(model)), ...layers, readout(norm, unembedding(model))];
+  const { type, d_model: D, n_layers } = model.config;
+  const size = type === "lstm" ? `state ${D}, cell ${D}` : `state ${D}`;
+  const layers = Array.from({ length: n_layers }, (_, layer) => {
+    const weights = counted(model, "layers.", `_l${layer}`);
+    return part("recurrent", `${type.toUpperCase()} layer ${layer}`, CELLS[type], { layer, size, weights });
+  });
+  return [entrance(embedding(model)), ...layers, readout(norm(model, "state"), unembedding(model))];
 }
 
-const sizeOf = (shape) => shape.reduce((product, length) => product * length, 1);
-
-function counted({ weights }, beginning) {
-  const own = Object.entries(weights).filter(([name]) => name.startsWith(beginning));
-  return own.reduce((total, [, shape]) => total + sizeOf(shape), 0);
+function counted({ weights }, beginning, end = "") {
+  const own = Object.keys(weights).filter((name) => name.startsWith(beginning) && name.endsWith(end));
+  return own.reduce((total, name) => total + weights[name].reduce((product, length) => product * length, 1), 0);
 }

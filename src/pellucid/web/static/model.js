@@ -86,11 +86,12 @@ function buildBlock(config, tensor, layer, positions) {
   const attentionNorm = buildNorm(config, tensor, `${name}.attention.norm`);
   const feedForwardNorm = buildNorm(config, tensor, `${name}.feed_forward.norm`);
 
-  return (x_TD, cache, see) => {
+  const forward = (x_TD, cache, see) => {
     const [seeAttention, seeFeedForward] = ["attention", "feed_forward"].map((part) => within(part, see));
     x_TD = residual(x_TD, attentionNorm, (x_TD) => attention.forward(x_TD, cache, seeAttention), seeAttention);
     return residual(x_TD, feedForwardNorm, (x_TD) => feedForward(x_TD, seeFeedForward), seeFeedForward);
   };
+  return Object.assign(forward, { W_O: attention.W_O });
 }
 
 const within = (part, see) => (name, x) => see(`${part}.${name}`, x);
@@ -448,6 +449,43 @@ export function lens(model, x_TD) {
   return x_TD.map((x_D) => model.unembed(model.finalNorm(x_D)));
 }
 
+// ------------------------------------------------------------------------------------------ inspection/logit_parts.py
+
+// What adds up to the logits of these M tokens at position t: parts (N, M), heads (L, H, M) and bias (M).
+export function logitParts(model, { residuals, seen }, t, ids) {
+  const x_ND = residuals.map((x_TD) => x_TD[t]);
+  const norm = held(model, x_ND.at(-1));
+  const scores = (x_D) => ids.map((id) => dot(model.unembedding_VD[id], x_D));
+  const bias = scores(norm(x_ND[0].map(() => 0)));
+  const partOf = (x_D) => subtract(scores(norm(x_D)), bias);
+  const parts = x_ND.map((x_D, n) => partOf(n ? subtract(x_D, x_ND[n - 1]) : x_D));
+  const heads = model.blocks.map(({ W_O }, layer) => {
+    const y_HK = seen[`${layer}.attention.heads`].map((y_TK) => y_TK[t]);
+    const alone = (head) => W_O(concatenate(y_HK.map((y_K, i) => (i === head ? y_K : y_K.map(() => 0)))));
+    const found = y_HK.map((_, head) => partOf(subtract(alone(head), alone(-1))));
+    const missing = parts[1 + 2 * layer][0] - partOf(alone(-1))[0] - sum(found.map(([part]) => part));
+    return Math.abs(missing) < 1e-3 ? found : found.map((part) => part.map(() => NaN)); // as in post-norm
+  });
+  return { parts, heads, bias };
+}
+
+// The last norm with its divisor as it is for x.
+function held({ finalNorm, config }, x_D) {
+  const bias_D = finalNorm(x_D.map(() => 0));
+  const isCentred = config.norm === "layer_norm" && config.norm_placement === "pre";
+  const centred = (y_D) => {
+    const mean = isCentred ? sum(y_D) / y_D.length : 0;
+    return y_D.map((y) => y - mean);
+  };
+  const centred_D = centred(x_D);
+  const gain_D = subtract(finalNorm(x_D), bias_D).map((y, i) => y / centred_D[i] || 0);
+  return (y_D) =>
+    add(
+      centred(y_D).map((y, i) => gain_D[i] * y),
+      bias_D,
+    );
+}
+
 // ---------------------------------------------------------------------------------------------- vectors and matrices
 
 // A linear layer: W x + b.
@@ -467,6 +505,8 @@ export function dot(a, b) {
   for (let i = 0; i < a.length; i++) total += a[i] * b[i];
   return total;
 }
+
+const subtract = (a, b) => a.map((value, i) => value - b[i]);
 
 const add = (a, b) => a.map((value, i) => value + b[i]);
 

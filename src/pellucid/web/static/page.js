@@ -142,6 +142,7 @@ function makeView(source) {
     look: {}, // another object whenever colours or sizes may have changed
     notFound: "", // what an address asked for in vain
     refused: null, // {why, text}: why no token was added to that text
+    isWriting: false, // whether part 5 adds token after token
     typedAt: 0, // when the last letter was typed, until its trace is asked for
     isTyping: false, // whether the trace is of a letter that was typed just now
   };

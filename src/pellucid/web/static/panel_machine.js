@@ -1,13 +1,16 @@
-// The first screen: the parts of this model, and the text on its way through them.
+// The first screen: what this model is and how good, the parts it is made of, and the text on its way through them.
 
-import { changed, figure, fill, goTo, h, percent, thousands } from "./elements.js";
+import { bar, changed, figure, fill, fixed, goTo, h, percent, thousands } from "./elements.js";
+import { examplesOf } from "./examples.js";
+import { term } from "./glossary.js";
 import { nameInWords, UNNAMED } from "./head_names.js";
 import { partsOf } from "./machine.js";
+import { levelAt, measuresOf, valueAt } from "./measures.js";
 import { decidingHere, headOf, placeOf, selectToken } from "./moves.js";
 import { isUpToDate } from "./requests.js";
 import { candidates, likeliest } from "./sampling.js";
 import { SLIDERS, slider } from "./slider.js";
-import { MOST_CHARACTERS, mostRead, partOfPlace } from "./store.js";
+import { MOST_CHARACTERS, mostRead, partOfPlace, runHere, stepOf } from "./store.js";
 import { textBox } from "./text_box.js";
 import { nameAt, visible } from "./tokens.js";
 import { matching } from "./truth.js";
@@ -17,24 +20,33 @@ const N_NEXT = 5;
 const MOST_DECIDING = 2; // of the tokens before those
 const MOST_HEADS = 6; // of a layer
 const MOST_LAYERS = 3; // of more, the first and the last
+const LEAST = 0.05; // of what is shown with one digit
 const PAUSE = 900; // milliseconds at each part, while a pass is shown
 const AS_FAR = "What comes after them is not read.";
 const HINT = "Point at a part to see what it does. Click it to look inside.";
 
 export function machinePanel(root, view) {
-  const [memory, text] = [{}, {}];
+  const [memory, text, learned] = [{}, {}, {}];
   const { box, draw: drawBox } = textBox(view, { id: "machine-text", "aria-label": "Your text" });
   const diagram = h("div.diagram");
+  const outcome = h("div.outcome");
   const caption = h("p.caption", { "aria-live": "polite" }, HINT);
-  const run = h("button.main", { id: "pass", onclick: () => (passing ? stop() : pass()) }, "Run one pass");
-  const add = () => document.getElementById("sample").click();
-  const write = h("button", { id: "add-token", onclick: add }, "Add a token");
+  const press = (id) => () => document.getElementById(id).click(); // a button of part 5
+  const story = h("button.main", { id: "write-story", onclick: writeStory });
+  const write = h("button", { id: "add-token", onclick: press("sample") }, "Add a token");
+  const run = h("button", { id: "pass", onclick: () => (passing ? stop() : pass()) }, "Run one pass");
   const refused = h("p.refused", { hidden: true });
   const heat = slider(view, SLIDERS[0], "machine");
+  const examples = examplesOf(view);
+  const [about, quality] = [document.getElementById("about"), document.getElementById("quality")];
   let passing = null;
   let before = null; // what the caption said until a part was pointed at
+  let explained = null; // the id of the candidate whose score the diagram explains, if it is not the likeliest
+  // On a phone the keyboard leaves room for the box and the next token.
+  box.addEventListener("focus", () => matchMedia("(max-width: 40rem)").matches && box.scrollIntoView());
   root.classList.add("machine");
-  root.append(h("div.story", box, h("div.acts", run, write, heat.element, refused)), diagram, caption);
+  const acts = h("div.acts", story, write, run, heat.element, refused);
+  root.append(h("div.story", box, acts, examples.element), h("div.flow", diagram), outcome, caption);
 
   const partUnder = (event) => event.target.closest("[data-says]");
   const say = (event) => {
@@ -52,17 +64,72 @@ export function machinePanel(root, view) {
     const { trace, model, logits, truth, state, look, opensOn, deciding, table } = view;
     drawBox();
     heat.draw();
-    write.disabled = !view.source.canType;
+    examples.draw();
+    for (const button of [story, write]) button.disabled = !view.source.canType;
+    const { has_chat, writes } = runHere(view) ?? {};
+    const begin = has_chat ? "Answer" : `Write a ${writes === "fable" ? "story" : "text"}`;
+    story.textContent = view.isWriting ? "Stop" : begin;
     write.textContent = state.at < 0 ? "Add a token" : "Write from here";
     refused.textContent = whyNoMore() ?? "";
     refused.hidden = !refused.textContent;
     if (!trace || !model || logits?.at !== placeOf(view)) return;
+    if (changed(learned, runHere(view), view.metrics, model, state.checkpoint)) drawAbout();
     const fits = matching(truth, trace);
-    if (changed(text, trace, model, logits) && passing) stop();
+    if (changed(text, trace, model, logits)) {
+      explained = null;
+      if (passing) stop();
+    }
     const shows = [trace, model, logits, fits, state.head, state.guess, look, opensOn, deciding, view.heads, table];
-    shows.push(state.temperature, state.top_k, state.top_p);
+    shows.push(state.temperature, state.top_k, state.top_p, explained);
     if (passing || !changed(memory, ...shows)) return;
-    fill(diagram, shown(partsOf(model)).map(drawPart));
+    const path = pathToScore();
+    const parts = shown(partsOf(model)).map((part) => drawPart(part, path));
+    diagram.classList.toggle("has-stream", model.config.type === "decoder");
+    fill(outcome, parts.pop());
+    fill(diagram, parts);
+  }
+
+  // One sentence on what this is, and one line on how good it is, from the run's own figures.
+  function drawAbout() {
+    const [{ model }, run, step] = [view, runHere(view), stepOf(view.state.checkpoint)];
+    const rows = view.metrics[run.name] ?? [];
+    const read = rows.findLast((row) => row.step <= step)?.tokens ?? 0;
+    const number = (name, value) => h("b", figure(name, value, thousands(value)));
+    fill(
+      about,
+      ...["A network of ", number("numbers", model.n_parameters), " numbers that has read ", number("read", read)],
+      ` tokens and learned one thing: to guess the next. It reads ${run.reads}`,
+    );
+    const [measure] = measuresOf(run, rows);
+    if (!measure) return fill(quality);
+    const [{ value }, level] = [valueAt(rows, measure, step), levelAt(run, rows, measure, step)];
+    const said = (name, key, number) => h("span", name, " ", figure(key, number, fixed(number, 3)));
+    const isFloor = measure.isOfText && level !== null;
+    const share = isFloor && h("small", ` = ${fixed((100 * (value - level)) / level, 1)} % above it`);
+    fill(
+      quality,
+      said(measure.isOfText ? term("loss") : measure.name, "run_loss", value),
+      level !== null && said(isFloor ? term("floor") : measure.level.name, "run_level", level),
+      isFloor && h("small", "(no model can do better)"),
+      isFloor && h("span", said(term("excess"), "run_excess", value - level), share),
+    );
+  }
+
+  // Goes on with the text or, where it is at its end, begins another one.
+  function writeStory() {
+    if (view.refused?.text === view.state.text) view.store.goTo({ text: "", at: -1 });
+    press("write")();
+  }
+
+  // What adds up to the score of a candidate (docs/microscope_measures.md), or null: {id; score; part(point), which is
+  // what the part there adds; head(layer, head); bias: what the last norm adds}.
+  function pathToScore() {
+    const { added, at } = view.logits;
+    if (view.state.guess || added?.at !== at) return null;
+    const m = Math.max(0, added.ids.indexOf(explained));
+    const [part, bias] = [(point) => added.parts.at(point, m), added.bias.at(m)];
+    const score = view.trace.points.reduce((sum, _, point) => sum + part(point), bias);
+    return { id: added.ids[m], score, part, bias, head: (layer, head) => added.heads.at(layer, head, m) };
   }
 
   // Why no token was added, or why what is typed changes nothing.
@@ -78,35 +145,49 @@ export function machinePanel(root, view) {
   function shown(parts) {
     const blocks = parts.filter(({ kind }) => kind === "block");
     if (blocks.length <= MOST_LAYERS) return parts;
-    const between = { kind: "between", title: `… ${blocks.length - 2} more layers` };
+    const points = blocks.slice(1, -1).flatMap((block) => block.parts.map(({ point }) => point));
+    const between = { kind: "between", title: `… ${blocks.length - 2} more layers`, points };
     const [first, last] = [parts.indexOf(blocks[0]), parts.indexOf(blocks.at(-1))];
     return parts.toSpliced(first + 1, last - first - 1, between);
   }
 
-  function drawPart(part) {
-    if (part.kind === "between") return h("div.is-between", part.title);
-    if (part.parts) return h(`div.block.is-${part.kind}`, h("span.name", part.title), part.parts.map(drawPart));
-    const { kind, title, size, weights, door, says } = part;
+  function drawPart(part, path) {
+    const { kind, title, size, weights, door, says, layer, points = [part.point], parts } = part;
+    const isInside = layer !== undefined && path; // between the two ends of the stream
+    const added = path && points[0] !== undefined ? points.reduce((sum, point) => sum + path.part(point), 0) : null;
+    const sum = [h("i.reads"), h("i.writes"), h("b.plus", "+")];
+    const number = added !== null && figure(`adds ${part.point ?? "between"}`, added, signed(added));
+    if (kind === "between") return h("div.is-between.station", title, path && sum, number);
+    if (parts) {
+      const inner = parts.map((each) => drawPart(each, path));
+      return h(`div.block.is-${kind}`, h("span.name", title), h("div.inner", inner));
+    }
     const counts = weights ? `${thousands(weights)} weights` : null;
-    const off = ["attention", "feed_forward"].includes(kind) && isOff([kind, part.layer]);
-    return h(
+    const off = ["attention", "feed_forward"].includes(kind) && isOff([kind, layer]);
+    const stage = h(
       `div.stage.is-${kind}${off ? ".off" : ""}`,
       { "data-says": [`${title}${size ? ` (${size})` : ""}.`, says, counts && `${counts}.`].filter(Boolean).join(" ") },
       door ? h("button.title", { onclick: () => open(door, part) }, title) : h("b.title", title),
       size && h("span.size", size),
-      counts && h("span.size.weights", figure(`weights ${title} ${part.layer ?? ""}`.trim(), weights, counts)),
-      inside(part),
+      counts && h("span.size.weights", figure(`weights ${title} ${layer ?? ""}`.trim(), weights, counts)),
+      inside(part, path),
       guess(part),
     );
+    if (number === false) return stage;
+    const most = Math.max(...view.trace.points.map((_, point) => Math.abs(path.part(point))));
+    const strength = { "--strength": Math.abs(added) / most };
+    return h(`div.station.of-${kind}${added < 0 ? ".less" : ""}`, { style: strength }, stage, isInside && sum, number);
   }
 
-  function inside({ kind, layer, read }) {
+  function inside({ kind, layer, read }, path) {
     if (kind === "text") return tokens();
-    if (kind === "attention") return heads(layer);
+    if (kind === "attention") return heads(layer, path);
     if (kind === "recurrent") return unrolled();
     if (kind === "window" || kind === "table") return lastTokens(read);
     if (kind === "feed_forward") return experts(layer);
-    if (kind === "next") return next();
+    if (kind === "norm" && path?.bias)
+      return h("span.size", "its bias adds ", figure("adds bias", path.bias, signed(path.bias)));
+    if (kind === "next") return next(path);
     return null;
   }
 
@@ -137,14 +218,14 @@ export function machinePanel(root, view) {
   }
 
   // What each head of a layer takes most from, at the token that is looked from.
-  function heads(layer) {
+  function heads(layer, path) {
     const { attention } = view.trace;
     const here = placeOf(view);
     const looked = headOf(view).join(".");
     const all = Array.from({ length: attention.shape[1] }, (_, head) => {
       const weights = attention.row(layer, head, here).values.subarray(0, here + 1);
       const source = weights.indexOf(weights.reduce((most, each) => Math.max(most, each), -Infinity));
-      return { head, name: `${layer}.${head}`, source, weight: weights[source] };
+      return { head, name: `${layer}.${head}`, source, weight: weights[source], adds: path?.head(layer, head) };
     });
     const shownHeads = all.toSorted((a, b) => b.weight - a.weight).slice(0, MOST_HEADS);
     return [
@@ -152,7 +233,7 @@ export function machinePanel(root, view) {
         "ol.heads",
         shownHeads
           .sort((a, b) => a.head - b.head)
-          .map(({ head, name, source, weight }) =>
+          .map(({ head, name, source, weight, adds }) =>
             h(
               "li",
               h(
@@ -160,13 +241,14 @@ export function machinePanel(root, view) {
                 {
                   class: [name === looked && "here", isOff(["head", layer, head]) && "off"].filter(Boolean).join(" "),
                   "aria-label": `Head ${name}: ${percent(weight)} from ${nameAt(view, source)}`,
-                  "data-says": headSays(layer, head, nameAt(view, source), weight),
+                  "data-says": headSays(layer, head, nameAt(view, source), weight, adds),
                   onclick: () => open("attention", { kind: "head", name }),
                 },
                 h("span.share", { style: { width: `${100 * Math.min(1, Math.max(0, weight))}%` } }),
                 h("b", name),
                 h("span.source", nameAt(view, source)),
-                figure(`machine ${name}`, weight, percent(weight)),
+                figure(`machine ${name}`, weight, `${fixed(100 * weight, 0)}%`),
+                Math.abs(adds) >= LEAST && h("span.adds", figure(`adds ${name}`, adds, signed(adds))),
               ),
             ),
           ),
@@ -175,10 +257,11 @@ export function machinePanel(root, view) {
     ];
   }
 
-  function headSays(layer, head, source, weight) {
+  function headSays(layer, head, source, weight, adds) {
     const name = nameInWords(view, layer, head);
     const known = name && name !== UNNAMED ? ` Measured on many texts: ${name}.` : "";
-    return `Head ${layer}.${head} takes ${percent(weight)} of what it passes on from ${source}.${known}`;
+    const to = Number.isFinite(adds) ? ` It adds ${signed(adds)} to the score.` : "";
+    return `Head ${layer}.${head} takes ${percent(weight)} of what it passes on from ${source}.${to}${known}`;
   }
 
   // A recurrent layer reads token after token; only its state passes from one to the next.
@@ -202,7 +285,7 @@ export function machinePanel(root, view) {
     if (!experts) return null;
     const shares = experts.row(layer, placeOf(view)).values;
     return h(
-      "ol.guesses.experts",
+      "ol.experts",
       likeliest(shares, MOST_HEADS)
         .filter((i) => shares[i] > 0)
         .map((i) =>
@@ -226,25 +309,45 @@ export function machinePanel(root, view) {
     return h("button.so-far", { onclick: () => open("lens", { point }) }, "so far: ", h("b", token), ` ${percent(p)}`);
   }
 
-  function next() {
+  // The likeliest tokens, each with a bar for the model and one for the truth, where it is known.
+  function next(path) {
     const { logits, model, trace, truth, state } = view;
     if (state.guess) return h("p.muted.small", "Hidden: guess it in part 5.");
     const kept = candidates(logits.logits.row(trace.points.length - 1).values, state);
     const known = matching(truth, trace)?.positions?.[placeOf(view)];
     const inTruth = (id) => (known ? (known.p[known.ids.indexOf(id)] ?? 0) : 0);
-    return h(
-      "ol.guesses",
-      likeliest(kept.p, N_NEXT).map((i) => {
-        const [id, p] = [kept.ids[i], kept.p[i]];
-        return h(
-          "li",
-          h("span.share", { style: { width: `${100 * p}%` } }),
-          inTruth(id) > 0 && h("span.true", { style: { left: `${100 * inTruth(id)}%` } }),
-          h("b", visible(model.texts[id])),
-          figure(`machine p ${id}`, p, percent(p)),
-        );
-      }),
-    );
+    const best = likeliest(kept.p, N_NEXT).map((i) => [kept.ids[i], kept.p[i], inTruth(kept.ids[i])]);
+    const most = Math.max(...best.flatMap(([, p, q]) => [p, q]));
+    const key = (name) => h("span", h(`span.bar.${name}`), name);
+    return [
+      h("p.key", key("model"), known && key("truth"), !known && truth?.known && "truth: not known here"),
+      h(
+        "ol.guesses",
+        best.map(([id, p, q]) =>
+          h(
+            "li",
+            h(
+              "button",
+              { "aria-pressed": id === path?.id, disabled: !path, onclick: () => explain(id) },
+              h("b", visible(model.texts[id])),
+              h("span.two", h("span.track", bar("model", p / most)), known && h("span.track", bar("truth", q / most))),
+              h("span.numbers", figure(`machine p ${id}`, p, percent(p))),
+              known && h("span.numbers", figure(`machine truth ${id}`, q, q ? percent(q) : "never")),
+            ),
+          ),
+        ),
+      ),
+      path && h("p.small.muted", scoreOf(path), ", the sum of what each part adds at its +."),
+    ];
+  }
+
+  function scoreOf({ id, score }) {
+    return ["Score of ", h("b.mono", visible(view.model.texts[id])), ": ", figure("score", score, fixed(score, 1))];
+  }
+
+  function explain(id) {
+    explained = id;
+    draw();
   }
 
   function open(door, { kind, name, layer, point }) {
@@ -258,9 +361,9 @@ export function machinePanel(root, view) {
 
   // Lights one part after the other, and says what each does.
   function pass() {
-    const stages = [...diagram.querySelectorAll(".stage")];
+    const stages = [...root.querySelectorAll(".stage")];
     let i = 0;
-    diagram.classList.add("passing");
+    root.classList.add("passing");
     run.textContent = "Stop";
     const light = () => {
       if (i === stages.length) return stop();
@@ -275,8 +378,13 @@ export function machinePanel(root, view) {
     clearInterval(passing);
     passing = null;
     run.textContent = "Run one pass";
-    diagram.classList.remove("passing");
-    diagram.querySelectorAll(".lit").forEach((stage) => stage.classList.remove("lit"));
+    root.classList.remove("passing");
+    root.querySelectorAll(".lit").forEach((stage) => stage.classList.remove("lit"));
     draw(); // what has arrived meanwhile
   }
+}
+
+// What is added, with its sign.
+function signed(value) {
+  return (value >= LEAST ? "+" : "") + fixed(value, 1);
 }

@@ -205,14 +205,18 @@ export function nextPanel(root, view) {
   }
 
   function start() {
+    view.isWriting = true;
     write.textContent = "Stop";
+    view.draw();
     writing = setInterval(() => acts.length || ask(step), PAUSE);
   }
 
   function stop() {
     clearInterval(writing);
     writing = null;
+    view.isWriting = false;
     write.textContent = "Write on";
+    view.draw();
   }
 }
 

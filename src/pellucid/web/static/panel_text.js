@@ -2,24 +2,14 @@
 
 import { SHADES, shadeOf } from "./colours.js";
 import { changed, figure, fill, fixed, h, setFigure } from "./elements.js";
+import { SKILLS } from "./examples.js";
 import { term } from "./glossary.js";
 import { placeOf, rove, selectToken } from "./moves.js";
-import { mostRead, runHere } from "./store.js";
+import { mostRead } from "./store.js";
 import { mean } from "./tensor.js";
 import { textBox } from "./text_box.js";
 import { nameAt, piece, surprises, visible } from "./tokens.js";
 import { matching } from "./truth.js";
-
-const SKILLS = {
-  choice: "a free choice",
-  recall: "a name or thing said before",
-  fact: "a fact about an animal",
-  agreement: "agreement (he or she)",
-  count: "counting",
-  moral: "the moral",
-  spelling: "spelling",
-  instruction: "what was asked",
-};
 
 const NOT_LEARNED = "given, not predicted";
 const LONG = 24; // characters of a token that may need more than a line
@@ -27,9 +17,7 @@ const LONG = 24; // characters of a token that may need more than a line
 export function textPanel(root, view) {
   const memory = {};
   const marks = {};
-  const examplesMemory = {};
   const { box, draw: drawBox } = textBox(view, { id: "text", "aria-label": "Text that the model reads" });
-  const examples = h("div.chips", { role: "group", "aria-label": "Examples" });
   const strip = h("div.strip", { role: "listbox", "aria-label": "Tokens", "aria-orientation": "horizontal" });
   const card = h("div.card", { "aria-live": "polite" });
   const note = h("p.note", { hidden: true });
@@ -50,9 +38,7 @@ export function textPanel(root, view) {
     term("nats"),
     h("span.if-truth", " · ", floors, noFloors),
   );
-  let fable = 0;
   root.append(
-    h("div.row", examples),
     box,
     note,
     strip,
@@ -92,49 +78,10 @@ export function textPanel(root, view) {
   function draw() {
     const { state, trace, truth, model } = view;
     drawBox();
-    if (changed(examplesMemory, view.examples)) drawExamples();
     if (!trace || !model) return;
     const fits = matching(truth, trace);
     if (changed(memory, trace, fits, model)) drawStrip(fits);
     if (changed(marks, trace, fits, model, state.at, state.guess)) mark();
-  }
-
-  function drawExamples() {
-    const { canType } = view.source;
-    const run = runHere(view);
-    const heldOut = `a held-out ${run?.has_chat ? "conversation" : run?.writes}`;
-    const use = (text) => () => view.store.goTo({ text, at: -1 });
-    fill(
-      examples,
-      h("span.muted", "Start from:"),
-      ...(view.examples ?? []).map(({ skill, text }) =>
-        h(
-          "button.chip",
-          { title: text, onclick: use(text) },
-          SKILLS[skill] ??
-            skill ??
-            `${text
-              .replace(/<\|\w+\|>/g, "")
-              .slice(0, 26)
-              .replace(/\s\S*$/, "")} …`,
-        ),
-      ),
-      canType && h("button.chip", { id: "held-out", onclick: nextFable }, heldOut),
-    );
-  }
-
-  async function nextFable() {
-    fable += 1;
-    const before = view.state.text;
-    try {
-      const { text } = await view.source.fable({ checkpoint: view.state.checkpoint, number: fable });
-      if (view.state.text !== before) return; // somebody has typed meanwhile
-      view.store.goTo({ text, at: -1 });
-    } catch (error) {
-      fable = 0; // all have been shown: the next one is the first again
-      note.textContent = error.message;
-      note.hidden = false;
-    }
   }
 
   function drawStrip(truth) {

@@ -145,7 +145,7 @@ export function makeRequests(view) {
   }
 }
 
-const logitsOf = ({ at, logits }) => ({ at, logits });
+const logitsOf = ({ at, logits, added }) => ({ at, logits, added });
 
 // By run, the head that part 3 shows until one is chosen: the first that was found to look at what decides the next token.
 function headsToOpenOn(view) {

@@ -37,8 +37,7 @@ export function useDefaults(view) {
     noProblem(view);
   } else if (!checkpoint && best) view.store.set({ checkpoint: best });
   if (text !== null || !view.examples) return;
-  const first = view.examples.find(({ skill }) => skill === "recall") ?? view.examples[0];
-  view.store.set({ text: first?.text ?? "" });
+  view.store.set({ text: view.examples[0]?.text ?? "" });
 }
 
 // Not a checkpoint of a run that is away, and may come back.

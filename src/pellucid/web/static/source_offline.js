@@ -3,7 +3,7 @@
 //
 // The methods are those of source_server.js, which says what they return.
 
-import { Decoder, dot, lens, nothing, outputOf, trace } from "./model.js";
+import { Decoder, dot, lens, logitParts, nothing, outputOf, trace } from "./model.js";
 import { likeliest, logSumExp } from "./sampling.js";
 import { SourceError, withTensors } from "./source_server.js";
 import { runOf } from "./store.js";
@@ -13,6 +13,8 @@ import { Tokenizer } from "./tokenizer.js";
 const NO_TRUTH =
   "This file knows the truth only for its examples, because the grammar is not in it. " +
   "`pellucid serve` knows it for any text.";
+
+const N_EXPLAINED = 5; // of the likeliest tokens, as in web/microscope.py
 
 export function offlineSource(recorded) {
   const live = recorded.browser && liveAnswers(recorded);
@@ -102,9 +104,13 @@ function liveAnswers(recorded) {
     return knockOut.map((place) => [place, outputOf(other, place)]);
   }
 
-  function logitsAt({ columns_T }, at = columns_T.length - 1) {
-    const place = Math.min(at, columns_T.length - 1);
-    return { at: place, logits: tensorOf(columns_T[place].logits_NV) };
+  function logitsAt(traced, at = Infinity) {
+    const place = Math.min(at, traced.tokens.length - 1);
+    const { logits_NV } = traced.columns_T[place];
+    const ids = likeliest(logits_NV.at(-1), N_EXPLAINED);
+    const { parts, heads, bias } = logitParts(model, traced, place, ids);
+    const added = { at: place, ids, parts: tensorOf(parts), heads: tensorOf(heads), bias: tensorOf(bias) };
+    return { at: place, logits: tensorOf(logits_NV), added };
   }
 
   return {

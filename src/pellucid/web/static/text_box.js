@@ -13,7 +13,10 @@ export function textBox(view, attributes) {
 
   function draw() {
     const { state, trace } = view;
-    if (box.value !== (state.text ?? "")) box.value = state.text ?? "";
+    if (box.value !== (state.text ?? "")) {
+      box.value = state.text ?? "";
+      box.scrollTop = box.scrollHeight; // its end, which is what changes while the model writes
+    }
     box.hidden = state.guess && trace && placeOf(view) < trace.ids.length - 1; // it would tell what comes
   }
 }
