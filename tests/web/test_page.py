@@ -492,11 +492,12 @@ def test_tokens_are_added_and_taken_back_and_the_page_says_why_none_can_be(page,
     page.evaluate("Math.random = random")
 
     # Of a long text, only as much as there is room for is read, sent and shown
-    show(page, text=f"{text} {text}")
-    n_tokens = len(run.trace(f"{text} {text}").ids)
-    named = page.eval_on_selector_all(".names.rows span:not(.extra)", "all => all.map((e) => Number(e.dataset.place))")
-    assert page.locator(".names.rows span").count() >= n_tokens / 3
-    assert named == list(range(0, n_tokens, named[1]))  # every second or third
+    show(page, text=f"{text} {text} {text}")
+    n_tokens = len(run.trace(f"{text} {text} {text}").ids)
+    for axis, counts in (("rows", n_tokens - 1), ("columns", strongest_column(page))):
+        named = values(page, f".names.{axis} span:not(.extra)", "data-place").int().tolist()
+        assert n_tokens / 3 <= len(named) < n_tokens  # every second or third, and what counts in the row looked from
+        assert counts in named
 
     show(page, text=text * 60)
     expect(refused).to_have_text("The model reads 256 tokens at most. What comes after them is not read.")
@@ -518,6 +519,23 @@ def test_tokens_are_added_and_taken_back_and_the_page_says_why_none_can_be(page,
     settled(page)
     assert page.input_value("#text") == "x" * 14_999
     assert page.locator("#part-text .token").count() > 200  # of one word without end, the beginning is read
+
+
+def strongest_column(page: Page) -> int:
+    """The place from which the head that is shown takes most at the token looked from."""
+    return int(page.locator("#part-attention .source").first.get_attribute("data-place"))
+
+
+def test_with_the_heading_on_a_projector_the_row_that_is_looked_from_is_in_sight(page, text):
+    page.set_viewport_size({"width": 1280, "height": 720})
+    for large in (False, True):
+        show(page, text=text, large=large)
+        page.locator("#part-attention").scroll_into_view_if_needed()
+        page.evaluate("document.querySelector('#part-attention').scrollIntoView()")
+        settled(page)
+        expect(page.locator("#part-attention h2")).to_be_in_viewport()
+        assert page.locator("#part-attention .cross").bounding_box()["y"] < 720 - 8
+        expect(page.locator("#part-attention .names.rows .here")).to_be_in_viewport()
 
 
 def test_the_curve_chooses_the_model_of_a_moment_and_the_reader_guesses_with_it(page, fables_run, run, text):

@@ -48,6 +48,13 @@ export function paint(canvas, rows, columns, values, colourOf) {
   context.putImageData(image, 0, 0);
 }
 
+// The row and column of such a picture that the pointer is on.
+export function cellUnder({ target, clientX, clientY }) {
+  const { left, top, width, height } = target.getBoundingClientRect();
+  const within = (share, n) => Math.max(0, Math.min(n - 1, Math.floor(share * n)));
+  return [within((clientY - top) / height, target.height), within((clientX - left) / width, target.width)];
+}
+
 // The colour of a share. The root makes small shares visible.
 export function shareColour(share) {
   return colours().share[Math.round(255 * Math.sqrt(Math.min(1, Math.max(0, share))))];

@@ -104,6 +104,10 @@ export function bar(name, share) {
   return h(`span.bar.${name}`, { style: { width: `${100 * share}%` } });
 }
 
+export function barAndShare(name, share) {
+  return [h("span.track", bar(name, share)), h("span.number", percent(share))];
+}
+
 // A row of a list of facts: what it is, and its figure.
 export function fact(name, ...value) {
   return h("div", h("dt", name), h("dd", value));

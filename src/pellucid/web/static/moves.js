@@ -20,13 +20,16 @@ export function placeOf(view) {
   return at < 0 ? last : Math.min(at, last);
 }
 
+// Heads are counted through all layers.
+export const nameOfHead = (i, n_heads) => `${Math.floor(i / n_heads)}.${i % n_heads}`;
+
 export function moveHead(view, by) {
   if (!view.trace) return;
   const [n_layers, n_heads] = view.trace.attention.shape;
   if (!n_heads) return;
   const [layer, head] = headOf(view);
   const place = (layer * n_heads + head + by + n_layers * n_heads) % (n_layers * n_heads);
-  view.store.set({ head: `${Math.floor(place / n_heads)}.${place % n_heads}` });
+  view.store.set({ head: nameOfHead(place, n_heads) });
 }
 
 // The head that is looked at; the last one of a model that has fewer.
@@ -49,8 +52,8 @@ export function decidingHere(view) {
 export function headsThatLook(view, { attention } = view.trace) {
   const [places, here, [n_layers, n_heads]] = [decidingHere(view), placeOf(view), attention.shape];
   const shares = Array.from({ length: places.length ? n_layers * n_heads : 0 }, (_, i) => {
-    const [layer, head] = [Math.floor(i / n_heads), i % n_heads];
-    return [places.reduce((sum, s) => sum + attention.at(layer, head, here, s), 0), `${layer}.${head}`];
+    const weights = attention.row(Math.floor(i / n_heads), i % n_heads, here).values;
+    return [places.reduce((sum, s) => sum + weights[s], 0), nameOfHead(i, n_heads)];
   });
   return shares.sort(([a], [b]) => b - a);
 }

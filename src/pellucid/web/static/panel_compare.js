@@ -8,7 +8,7 @@ import { NONE, rivalOf, rivalReading } from "./rival.js";
 import { likeliest, softmax } from "./sampling.js";
 import { isThere, runOf, stepOf } from "./store.js";
 import { mean } from "./tensor.js";
-import { nameAt, piece, surprises, visible } from "./tokens.js";
+import { nameAt, piece, rowMark, surprises, visible } from "./tokens.js";
 import { matching } from "./truth.js";
 
 const N_SHOWN = 5; // likeliest tokens of each
@@ -90,39 +90,29 @@ export function comparePanel(root, view) {
   // Under each token, how much it surprised A and B, and the least possible.
   function strip([a, b], truth) {
     const here = placeOf(view);
-    return h(
-      "div.strip.pairs",
-      h("span.pair-names", h("span"), h("span.side-A", "A"), h("span.side-B", "B"), truth?.known && h("span", "floor")),
-      a.trace.ids.map((id, place) => {
-        const [ofA, ofB] = [a.nats[place], b.nats[place] ?? null];
-        const apart = ofA !== null && ofB !== null && Math.abs(ofA - ofB) >= APART;
-        const least = ofA === null ? null : (truth?.floor?.[place - 1] ?? null);
-        const marks = [place === here && "here", view.state.guess && place > here && "later", apart && "apart"];
-        return h(
-          "span",
-          {
-            class: ["pair-token", ...marks.filter(Boolean)].join(" "),
-            "data-place": place,
-            onclick: () => selectToken(view, place),
-            title: place ? `A ${fixed(ofA)}, B ${fixed(ofB)}, floor ${fixed(least)} nats` : "",
-          },
-          h("span.text", place ? piece(view.model.texts[id]) : "start"),
-          cell("A", ofA, apart && ofA > ofB),
-          cell("B", ofB, apart && ofB > ofA),
-          truth?.known && cell("floor", least),
-        );
-      }),
-    );
+    const token = (id, place) => {
+      const [ofA, ofB] = [a.nats[place], b.nats[place] ?? null];
+      const apart = ofA !== null && ofB !== null && Math.abs(ofA - ofB) >= APART;
+      const least = ofA === null ? null : (truth?.floor?.[place - 1] ?? null);
+      const marks = [place === here && "here", view.state.guess && place > here && "later"].filter(Boolean);
+      const title = place ? `A ${fixed(ofA)}, B ${fixed(ofB)}, floor ${fixed(least)} nats` : "";
+      return h(
+        ["span.pair-token", ...marks].join("."),
+        { "data-place": place, onclick: () => selectToken(view, place), title },
+        h("span.text", place ? piece(view.model.texts[id]) : "start"),
+        cell("A", ofA, apart && ofA > ofB),
+        cell("B", ofB, apart && ofB > ofA),
+        truth?.known && cell("floor", least),
+      );
+    };
+    const sides = [h("span"), h("span.side-A", "A"), h("span.side-B", "B"), truth?.known && h("span", "floor")];
+    return h("div.strip.pairs", h("span.pair-names", sides), a.trace.ids.map(token));
   }
 
   function cell(side, nats, isWorse) {
-    const shade = nats === null ? "none" : shadeOf(nats);
-    const value = nats === null ? "" : nats.toPrecision(7);
-    return h(
-      `i.cell-${side}.${shade}${isWorse ? ".worse" : ""}`,
-      { "data-side": side, "data-value": value },
-      short(nats),
-    );
+    const [shade, value] = nats === null ? ["none", ""] : [shadeOf(nats), nats.toPrecision(7)];
+    const attributes = { "data-side": side, "data-value": value };
+    return h(`i.cell-${side}.${shade}${isWorse ? ".worse" : ""}`, attributes, short(nats));
   }
 
   // The token at which the two differ most.
@@ -151,34 +141,24 @@ export function comparePanel(root, view) {
     const inTruth = (id) => known?.p[known.ids.indexOf(id)] ?? 0;
     const likely = known ? known.ids.filter((id) => id >= 0).sort((x, y) => inTruth(y) - inTruth(x)) : [];
     const most = (id) => Math.max(...p.map((p_V) => p_V[id]), inTruth(id));
-    const ids = [...new Set([...p.flatMap((p_V) => likeliest(p_V, N_SHOWN)), ...likely.slice(0, N_SHOWN)])];
+    const all = new Set([...p.flatMap((p_V) => likeliest(p_V, N_SHOWN)), ...likely.slice(0, N_SHOWN)]);
+    const ids = [...all].sort((x, y) => most(y) - most(x)).slice(0, N_SHOWN + 3);
     const line = (name, share) => [
       h("span.track", bar(name, share)),
       h("span.number", { "data-side": name, "data-value": share.toPrecision(7) }, share ? percent(share) : "never"),
     ];
+    const item = (id) => {
+      const lines = [line("A", p[0][id]), line("B", p[1][id]), known && line("truth", inTruth(id))];
+      return h("li", { "data-id": id }, h("span.mono", visible(view.model.texts[id])), h("span.lines", lines));
+    };
     return h(
       "div.expected",
       heading,
       h(
         "p.key",
-        [["A", "A"], ["B", "B"], ...(known ? [["truth", "truth"]] : [])].map(([name, words]) =>
-          h("span", h(`span.bar.${name}`), words),
-        ),
+        ["A", "B", ...(known ? ["truth"] : [])].map((name) => h("span", h(`span.bar.${name}`), name)),
       ),
-      h(
-        "ol",
-        ids
-          .sort((x, y) => most(y) - most(x))
-          .slice(0, N_SHOWN + 3)
-          .map((id) =>
-            h(
-              "li",
-              { "data-id": id },
-              h("span.mono", visible(view.model.texts[id])),
-              h("span.lines", line("A", p[0][id]), line("B", p[1][id]), known && line("truth", inTruth(id))),
-            ),
-          ),
-      ),
+      h("ol", ids.map(item)),
     );
   }
 
@@ -197,7 +177,8 @@ export function comparePanel(root, view) {
     const canvas = h("canvas.map", { role: "img", "aria-label": label, "data-side": side });
     const [T, weights] = [trace.ids.length, trace.attention.row(layer, head).values];
     paint(canvas, T, T, weights, shareColour);
-    return h("figure", canvas, h("figcaption.muted.small", h(`b.side-${side}`, side), ` head ${layer}.${head}`));
+    const frame = h("div.map-frame", canvas, rowMark(placeOf(view), T));
+    return h("figure", frame, h("figcaption.muted.small", h(`b.side-${side}`, side), ` head ${layer}.${head}`));
   }
 
   // The head of part 3. In a run of its own that number means nothing: there, the head that looks at the outlined words.

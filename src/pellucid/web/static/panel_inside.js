@@ -1,11 +1,11 @@
 // Part 6: one layer, equation by equation, with the tensors of this text.
 
-import { paint, signedColour } from "./colours.js";
-import { changed, figure, fill, fixed, h } from "./elements.js";
+import { cellUnder, paint, signedColour } from "./colours.js";
+import { changed, figure, fill, fixed, h, svg } from "./elements.js";
 import { formulaOf } from "./equations.js";
 import { headOf, placeOf } from "./moves.js";
 import { mean } from "./tensor.js";
-import { nameAt } from "./tokens.js";
+import { nameAt, rowMark } from "./tokens.js";
 
 const AXES = {
   T: "tokens",
@@ -68,15 +68,12 @@ export function insidePanel(root, view) {
   function redraw(layer, head) {
     const { inside, trace, store } = view;
     const n_layers = trace.attention.shape[0];
-    const chip = (i) => {
+    const chip = (_, i) => {
       const attributes = { "aria-pressed": i === layer, onclick: () => store.set({ head: `${i}.${head}` }) };
       return h("button.chip", attributes, `layer ${i}`);
     };
-    fill(
-      layers,
-      Array.from({ length: n_layers }, (_, i) => chip(i)),
-    );
-    note.textContent = `Where there are several heads, this shows head ${layer}.${head}, as chosen in part 3.`;
+    fill(layers, Array.from({ length: n_layers }, chip));
+    note.textContent = `Where there are several heads, this shows head ${layer}.${head}. Point at a number to read it.`;
     const cardOf = (step) => card(step, head);
     const sublayers = [...new Set(inside.steps.map((step) => step.sublayer))];
     fill(
@@ -99,53 +96,48 @@ export function insidePanel(root, view) {
     const most = finite.reduce((largest, each) => Math.max(largest, Math.abs(each)), 1e-9);
     const canvas = h("canvas.heat", { role: "img", "aria-label": `${name}, ${rows} by ${columns} numbers` });
     paint(canvas, rows, columns, matrix.values, (value) => signedColour(value, most));
-    const shown = h(
-      "p.pointed",
-      h("span.muted", `Blue −${fixed(most)}, orange ${fixed(most)}. Point at a number to read it.`),
-    );
+    const shown = h("p.pointed", h("span.muted", `Blue is −${fixed(most)}, orange ${fixed(most)}.`));
     const here = placeOf(view);
     canvas.addEventListener("pointermove", (event) => {
-      const box = canvas.getBoundingClientRect();
-      const [r, c] = [event.clientY - box.top, event.clientX - box.left].map((at, axis) =>
-        Math.max(0, Math.floor((at / (axis ? box.width : box.height)) * (axis ? columns : rows))),
-      );
-      if (r >= rows || c >= columns) return;
-      fill(
-        shown,
-        h("b.mono", nameAt(view, r)),
-        ` number ${c}: `,
-        figure("value", matrix.at(r, c), fixed(matrix.at(r, c), 4)),
-      );
+      const [r, c] = cellUnder(event);
+      const value = figure("value", matrix.at(r, c), fixed(matrix.at(r, c), 4));
+      fill(shown, h("b.mono", nameAt(view, r)), ` number ${c}: `, value);
     });
-    const rowMean = mean(matrix.row(here).values.filter(Number.isFinite));
+    const row = matrix.row(here).values;
+    const rowMean = mean(row.filter(Number.isFinite));
+    const length = (n, i) => [i ? ", " : "", h("abbr", { title: AXES[axes[i]] ?? "" }, axes[i]), `=${n}`];
     return h(
       "article.step",
       { "data-step": `${sublayer} ${name}` },
-      h(
-        "header",
-        h("h4", name),
-        h(
-          "span.shape.mono",
-          "(",
-          values.shape.map((length, axis) => [
-            axis ? ", " : "",
-            h("abbr", { title: AXES[axes[axis]] ?? "" }, axes[axis]),
-            `=${length}`,
-          ]),
-          ")",
-        ),
-      ),
+      h("header", h("h4", name), h("span.shape.mono", "(", values.shape.map(length), ")")),
       h("p.small", says(step), isMany ? ` ${axes[0] === "E" ? "Expert" : "Head"} ${index} of ${n_first}.` : ""),
       formulaOf(step, view.model.config),
-      h("div.heat-frame", canvas),
+      h("div.heat-frame", canvas, rowMark(here, rows)),
       shown,
+      bars(row),
       h(
         "p.small.muted",
-        "mean of the selected token's row: ",
+        `the row of ${nameAt(view, here)}, mean `,
         figure(`mean_${sublayer}_${name}`, rowMean, fixed(rowMean, 4)),
       ),
     );
   }
+}
+
+// A row of numbers as bars, up or down from 0; none where there is −∞.
+function bars(row) {
+  const most = row.reduce(
+    (largest, each) => (Number.isFinite(each) ? Math.max(largest, Math.abs(each)) : largest),
+    1e-9,
+  );
+  const path = (sign) =>
+    [...row].map((each, i) => (sign * each > 0 && Number.isFinite(each) ? `M${i + 0.5} 0V${-each / most}` : ""));
+  const ways = { plus: 1, minus: -1 };
+  return svg(
+    "svg.row-bars",
+    { viewBox: `0 -1 ${row.length} 2`, preserveAspectRatio: "none", "aria-hidden": "true" },
+    Object.entries(ways).map(([name, sign]) => svg(`path.${name}`, { d: path(sign).join("") })),
+  );
 }
 
 function says({ name, equations }) {

@@ -1,14 +1,14 @@
 // Part 4: what the model would say after each part of each layer.
 
 import { drawBeliefs } from "./beliefs.js";
-import { bar, changed, exact, fact, figure, fill, h, percent, setFigure } from "./elements.js";
+import { barAndShare, changed, exact, fact, figure, fill, h, percent, setFigure } from "./elements.js";
 import { placeOf, rove } from "./moves.js";
 import { divergence, divergenceFromTruth, likeliest, logSoftmax } from "./sampling.js";
 import { nameAt, visible } from "./tokens.js";
 import { matching } from "./truth.js";
 
-const CELL = 5.5; // how wide a column must be, in letters' heights (rem)
-const HEADER = 9.6; // and the names of the rows
+const CELL = 5.2; // how wide a column must be, in letters' heights (rem)
+const HEADERS = [6.8, 9.6]; // and the names of the rows, on a phone and on a wider page
 const N_SHOWN = 10;
 
 export function lensPanel(root, view) {
@@ -40,9 +40,7 @@ export function lensPanel(root, view) {
   });
   table.addEventListener("keydown", (event) => {
     const cells = [...table.querySelectorAll("[data-point]")];
-    rove(event, cells, cells.filter((cell) => cell.dataset.point === "0").length, (i) => {
-      choose(cells[i]);
-    });
+    rove(event, cells, cells.filter((cell) => cell.dataset.point === "0").length, (i) => choose(cells[i]));
   });
 
   const choose = (cell) => {
@@ -78,7 +76,8 @@ export function lensPanel(root, view) {
     const T = trace.ids.length;
     if (changed(sizes, view.look)) {
       const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
-      room = Math.floor((table.clientWidth / rem - HEADER) / CELL); // to ask for it costs a layout
+      const width = table.clientWidth / rem; // to ask for it costs a layout
+      room = Math.floor((width - HEADERS[Number(width > 38)]) / CELL);
     }
     const n_columns = Math.max(2, Math.min(T, room));
     const first = Math.max(0, Math.min(T - n_columns, here - Math.floor(n_columns * 0.7)));
@@ -87,50 +86,33 @@ export function lensPanel(root, view) {
     );
     const cells = document.activeElement?.closest?.(".lens") === table ? document.activeElement.dataset : null;
     table.style.setProperty("--columns", n_columns);
-    fill(
-      table,
-      h(
-        "div.lens-row",
-        { role: "row" },
-        h("span.corner", { role: "columnheader" }, "after reading"),
-        places.map((place) =>
-          h(
-            "span",
-            { role: "columnheader", class: `mono ${place === here ? "here" : ""}`, title: nameAt(view, place) },
-            nameAt(view, place),
-          ),
-        ),
-      ),
-      ...trace.points.map((point, n) =>
-        h(
-          "div.lens-row",
-          { role: "row" },
-          h("span", { role: "rowheader" }, nameOfPoint(point, n, trace)),
-          places.map((place) => {
-            const id = trace.lens.ids.at(n, place);
-            const p = trace.lens.probabilities.at(n, place);
-            const hidden = isGuess && place === here;
-            return h(
-              "span",
-              {
-                role: "gridcell",
-                class: `cell ${p > 0.45 ? "sure" : ""}`,
-                "data-point": n,
-                "data-place": place,
-                "data-id": id,
-                "data-value": p.toPrecision(7),
-                "data-kl": trace.lens.kl.at(n, place).toPrecision(7),
-                style: { "--p": hidden ? 0 : p },
-                title: hidden
-                  ? ""
-                  : `${percent(p)}, KL to the final prediction ${exact(trace.lens.kl.at(n, place))} nats`,
-              },
-              hidden ? "?" : visible(model.texts[id]),
-            );
-          }),
-        ),
-      ),
-    );
+    const header = (place) => {
+      const [title, mark] = [nameAt(view, place), place === here ? ".here" : ""];
+      return h(`span.mono${mark}`, { role: "columnheader", title }, title);
+    };
+    const cell = (n, place) => {
+      const [id, p, kl] = ["ids", "probabilities", "kl"].map((key) => trace.lens[key].at(n, place));
+      const isHidden = isGuess && place === here;
+      const attributes = {
+        role: "gridcell",
+        "data-point": n,
+        "data-place": place,
+        "data-id": id,
+        "data-value": p.toPrecision(7),
+        "data-kl": kl.toPrecision(7),
+        style: { "--p": isHidden ? 0 : p },
+        title: isHidden ? "" : `${percent(p)}, KL to the final prediction ${exact(kl)} nats`,
+      };
+      return h("span.cell", attributes, isHidden ? "?" : visible(model.texts[id]));
+    };
+    const row = (...cells) => h("div.lens-row", { role: "row" }, cells);
+    const ofPoint = (point, n) =>
+      row(
+        h("span", { role: "rowheader" }, nameOfPoint(point, n, trace)),
+        places.map((place) => cell(n, place)),
+      );
+    const corner = h("span.corner", { role: "columnheader" }, "after reading");
+    fill(table, row(corner, places.map(header)), trace.points.map(ofPoint));
     if (cells?.point) table.querySelector(`[data-point="${cells.point}"][data-place="${cells.place}"]`)?.focus();
   }
 
@@ -146,19 +128,11 @@ export function lensPanel(root, view) {
     setFigure(toTruth, p && !state.guess ? divergenceFromTruth(p, logQ) : null);
     const best = likeliest(logQ, N_SHOWN);
     if (state.guess) return fill(list, h("li.muted", "Hidden while “Guess first” is on."));
-    fill(
-      list,
-      ...best.map((id) => {
-        const q = Math.exp(logQ[id]);
-        return h(
-          "li",
-          { "data-id": id, "data-value": q.toPrecision(7) },
-          h("span.mono", visible(model.texts[id])),
-          h("span.track", bar("model", q)),
-          h("span.number", percent(q)),
-        );
-      }),
-    );
+    const row = (id) => {
+      const [q, name] = [Math.exp(logQ[id]), h("span.mono", visible(model.texts[id]))];
+      return h("li", { "data-id": id, "data-value": q.toPrecision(7) }, name, barAndShare("model", q));
+    };
+    fill(list, best.map(row));
   }
 }
 

@@ -15,6 +15,9 @@ export function textOf({ bytes: hex, texts, has_chat }, ids) {
   return new TextDecoder().decode(Uint8Array.from(bytes));
 }
 
+// On a picture of n rows, the frame of the one that is looked from.
+export const rowMark = (place, n) => h("div.cross", { style: { "--row": place / n, "--size": 1 / n } });
+
 // A token in one line: marks for blanks and line ends.
 export function visible(text) {
   if (text === "<|endoftext|>") return "⟨end⟩";
