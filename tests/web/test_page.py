@@ -538,6 +538,26 @@ def test_with_the_heading_on_a_projector_the_row_that_is_looked_from_is_in_sight
         expect(page.locator("#part-attention .names.rows .here")).to_be_in_viewport()
 
 
+def test_the_curve_opens_on_the_excess_and_shows_the_loss_beside_its_floor_on_request(page, fables_run, text):
+    rows = [row for row in load(fables_run, 4).metrics if "val_loss" in row]
+    curve = show(page, text=text).locator(".curve")
+    chips = page.locator("#part-run .measures button")
+    expect(chips).to_have_text(["excess", "loss"])
+    expect(chips.first).to_have_attribute("aria-pressed", "true")
+    expect(curve.locator("line.floor")).to_have_count(0)
+    shown = page.evaluate("""async () => {
+        const { curvesOf, measuresOf } = await import("./static/measures.js");
+        const [run, rows] = [microscope.runs[0], microscope.metrics.fables];
+        return curvesOf(run, rows, measuresOf(run, rows)[0]);
+    }""")
+    close(torch.tensor(shown["held"]), torch.tensor([[r["step"], r["val_loss"] - r["val_floor"]] for r in rows]))
+    assert [step for step, _ in shown["training"]] == [1, 2]  # of a batch it is mostly luck: only until it is measured
+    close(value(page, "val_excess"), rows[-1]["val_loss"] - rows[-1]["val_floor"])
+    chips.last.click()
+    expect(curve.locator("line.floor")).to_have_count(1)
+    close(value(page, "val_loss"), rows[-1]["val_loss"])
+
+
 def test_the_curve_chooses_the_model_of_a_moment_and_the_reader_guesses_with_it(page, fables_run, run, text):
     show(page, text=text, other="fables@4")
     expect(page.locator(".samples h3")).to_have_text("What it wrote after 4 steps")

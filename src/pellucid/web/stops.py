@@ -210,7 +210,8 @@ class PlayedStop:
         if measure.of == "step":
             return Figure(value, f"{value:,.0f}")
         if measure.of in IN_NATS or (measure.of == "metric" and not measure.percent):
-            return Figure(value, f"{value:.{3 if 0.0005 <= abs(value) < 0.005 else 2}f}".replace("-", "−"))
+            is_small = abs(value) < (1 if measure.of == "metric" else 0.005)  # a loss and its floor differ in the third
+            return Figure(value, f"{value:.{3 if is_small and abs(value) >= 0.0005 else 2}f}".replace("-", "−"))
         ends = "under 0.1%" if 0 < value < 0.0005 else "over 99.9%" if 0.9995 <= value < 1 - ROUNDING else None
         return Figure(value, ends or f"{100 * value:.1f}%")  # only 1 is shown as 100%
 

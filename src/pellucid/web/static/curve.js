@@ -26,7 +26,15 @@ export function drawCurve(chart, { held, training, level, unit, isEven, checkpoi
   const x = (step) => frame.x1 + across.share(step) * (frame.x2 - frame.x1);
   const y = (value) => frame.y2 - upward.share(value) * (frame.y2 - frame.y1);
   const places = checkpoints.map((checkpoint) => ({ checkpoint, x: x(checkpoint.step) }));
-  const dot = (name, r) => (step) => svg(name, { cx: x(step), cy: y(valueAt(step, held, training)), r });
+  // Where a checkpoint sits: on the held-out curve or, where that has not begun, on the other.
+  const heightAt = (step) => {
+    const curve = training.length && !(held[0]?.[0] <= step) ? training : held;
+    const after = curve.find(([at]) => at >= step) ?? curve.at(-1);
+    const before = curve.findLast(([at]) => at <= step) ?? after;
+    const share = (x(step) - x(before[0])) / (x(after[0]) - x(before[0])) || 0;
+    return y(before[1]) + share * (y(after[1]) - y(before[1]));
+  };
+  const dot = (name, r) => (step) => svg(name, { cx: x(step), cy: heightAt(step), r });
   fill(
     chart,
     across.ticks
@@ -57,14 +65,6 @@ function line(name, points, x, y) {
   return corners.length > 1 && svg("path", { class: name, d: `M${corners.join("L")}` });
 }
 
-// Where a checkpoint sits: on the held-out curve if it was measured there, else on the other.
-function valueAt(step, held, training) {
-  const measured = held.find(([at]) => at === step);
-  const distance = ([at]) => Math.abs(at - step);
-  const others = training.length ? training : held;
-  return (measured ?? others.reduce((best, each) => (distance(each) < distance(best) ? each : best)))[1];
-}
-
 const leastStep = (steps) => Math.min(...steps.filter((step) => step > 0));
 
 // A scale: {share: how far along it a value is, ticks}.
@@ -74,7 +74,8 @@ function evenScale(low, high) {
 
 function factorScale(low, high) {
   const share = (value) => Math.log(Math.max(value, low) / low) / Math.log(high / low);
-  return { share: (value) => (high === low ? 1 : share(value)), ticks: factorTicks(low, high), isOfFactors: true };
+  const ticks = high >= 5 * low ? factorTicks(low, high) : evenTicks(low, high);
+  return { share: (value) => (high === low ? 1 : share(value)), ticks, isOfFactors: true };
 }
 
 function scaleOfValues(values, isEven) {

@@ -2,7 +2,7 @@
 //
 // A measure: {name, unit; heldOut, training: the keys of its rows; isOfText, isOfPairs: what it is measured on, else
 // instructions; says: what it is; level: what it is to be compared with, as {name, key: that of its rows, or at: its
-// value for a run}; beside: further figures, as [key, name]}.
+// value for a run}; isAbove: of the values, what lies above that level; beside: further figures, as [key, name]}.
 
 const MEASURES = [
   {
@@ -59,11 +59,31 @@ const LOSSES = {
   },
 };
 
+// Of a loss whose floor is known. Its last nine tenths look like the floor itself, unless they are drawn from there.
+const EXCESS = {
+  name: "excess",
+  isAbove: true,
+  unit: "nats per token above the floor",
+  says: "The loss without its floor: what the model could still learn. Less than 0.0001 nats is drawn as 0.0001.",
+};
+const LEAST_EXCESS = 1e-4;
+
 // The measures of a run, the most telling first.
 export function measuresOf(run, rows) {
   const isMeasured = ({ heldOut, training }) => pointsOf(rows, heldOut).length || pointsOf(rows, training).length;
   const named = (measure) => (measure.name === "loss" ? { ...measure, ...LOSSES[run.loss_unit] } : measure);
-  return MEASURES.filter(isMeasured).map(named);
+  const withExcess = (measure) =>
+    measure.level?.key && pointsOf(rows, measure.level.key).length ? [{ ...measure, ...EXCESS }, measure] : measure;
+  return MEASURES.filter(isMeasured).map(named).flatMap(withExcess);
+}
+
+// The curves of a measure, as `drawCurve` wants them. The excess of a single batch of training text is mostly its luck,
+// so it is shown only until held-out text is measured.
+export function curvesOf(run, rows, measure) {
+  const [held, training] = [pointsOf(rows, measure.heldOut), pointsOf(rows, measure.training)];
+  if (!measure.isAbove) return { held, training, level: levelAt(run, rows, measure) };
+  const above = ([step, value]) => [step, Math.max(LEAST_EXCESS, value - levelAt(run, rows, measure, step))];
+  return { held: held.map(above), training: training.filter(([step]) => step <= held[0][0]).map(above), level: null };
 }
 
 // The values of a key, as [[step, value]].

@@ -3,7 +3,7 @@
 import { drawCurve } from "./curve.js";
 import { changed, fact, figure, fill, fixed, h, svg, thousands, withCode } from "./elements.js";
 import { term } from "./glossary.js";
-import { levelAt, measuresOf, pointsOf, valueAt, valueNear } from "./measures.js";
+import { curvesOf, levelAt, measuresOf, valueAt, valueNear } from "./measures.js";
 import { moveCheckpoint } from "./moves.js";
 import { runOf } from "./store.js";
 
@@ -85,11 +85,9 @@ export function runPanel(root, view) {
     chart.setAttribute("aria-valuemax", checkpoints.at(-1)?.step ?? 0);
     chart.setAttribute("aria-valuenow", chosen?.step ?? 0);
     chart.setAttribute("aria-valuetext", chosen ? `step ${chosen.step}` : "no checkpoint");
-    const level = measure ? levelAt(run, rows, measure) : null;
+    const curves = measure ? curvesOf(run, rows, measure) : { held: [], training: [], level: null };
     places = drawCurve(chart, {
-      held: measure ? pointsOf(rows, measure.heldOut) : [],
-      training: measure ? pointsOf(rows, measure.training) : [],
-      level,
+      ...curves,
       unit: measure?.unit,
       isEven: !measure?.isOfText,
       checkpoints,
@@ -101,7 +99,7 @@ export function runPanel(root, view) {
       key,
       h("span", mark("val"), `held-out ${what}`),
       h("span", mark("train"), `training ${what}`),
-      level !== null && h("span", mark("floor"), measure.level.name),
+      curves.level !== null && h("span", mark("floor"), measure.level.name),
       h("span", mark("kept"), "checkpoints"),
       measure?.says && h("span.says", measure.says),
     );
@@ -121,13 +119,13 @@ export function runPanel(root, view) {
   }
 
   function measured(run, rows, measure, step) {
-    const { name, heldOut, training, isOfText, beside = [] } = measure;
+    const { name, heldOut, training, isOfText, isAbove, beside = [] } = measure;
     const { value, isHeldOut } = valueAt(rows, measure, step);
     const level = levelAt(run, rows, measure, step);
     const where = isHeldOut ? "held out" : isOfText ? "training text" : "in training";
     const shown = (key, number) => figure(key, number, fixed(number, 3));
     return [
-      fact(`${name}, ${where}`, shown(isHeldOut ? heldOut : training, value)),
+      fact(`${isAbove ? "loss" : name}, ${where}`, shown(isHeldOut ? heldOut : training, value)),
       beside.map(([each, words]) => {
         const key = isHeldOut ? `val_${each}` : each;
         return fact(words, shown(key, valueNear(rows, key, step)));

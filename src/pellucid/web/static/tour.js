@@ -7,7 +7,7 @@ import { remember, remembered } from "./session.js";
 import { fail, noProblem } from "./status.js";
 
 const KEY = "pellucid-tours";
-const MOMENT = 2000; // milliseconds
+const MOMENT = 4000; // milliseconds
 
 export function tourGuide(root, view) {
   const { source, store } = view;
@@ -19,6 +19,7 @@ export function tourGuide(root, view) {
   let tour = null; // as the source gives it
   let followed = null; // the part to keep in sight
   let letGo = 0;
+  new ResizeObserver(() => followed?.scrollIntoView()).observe(document.getElementById("main"));
   for (const touch of ["wheel", "pointerdown", "keydown"]) addEventListener(touch, () => (followed = null));
   const here = () => Math.max(1, Math.min(view.state.stop, tour.stops.length));
   const keyOf = (stop) => `${tour.name} ${stop}`;
@@ -72,7 +73,7 @@ export function tourGuide(root, view) {
     if (part) lookAt(document.getElementById(`part-${part}`));
   }
 
-  // Without gliding, and again whenever something is drawn within a moment: parts above grow as their numbers arrive.
+  // Without gliding, and again whenever the page grows within a moment: parts above grow as their numbers arrive.
   function lookAt(section) {
     followed = section;
     clearTimeout(letGo);
@@ -91,7 +92,6 @@ export function tourGuide(root, view) {
 
   function draw() {
     const { state } = view;
-    requestAnimationFrame(() => followed?.scrollIntoView());
     const isPlayed = tour?.name === state.tour; // or the browser went back to where it was not
     choice.value = isPlayed ? tour.name : "";
     const stop = isPlayed && tour.stops[here() - 1];
