@@ -18,6 +18,7 @@ import runs
 import torch
 import torch.distributed as dist
 from drawings import context as context_drawn
+from drawings import floor as floor_drawn
 from drawings import roofline as roofline_drawn
 from measurements import (
     adapters,
@@ -624,3 +625,11 @@ def test_nanogpts_seconds_and_loss_are_those_that_it_prints(tmp_path):
     (tmp_path / "nanoGPT/train.py").write_text(NANOGPT)
     found = shakespeare.train_nanogpt(tmp_path / "nanoGPT", text, tmp_path / "copy")
     assert found == {"seconds": 1.5205, "nats per character": 1.9}
+
+
+def test_what_a_model_lacks_is_nothing_if_it_knows_the_truth_and_adds_to_the_entropy_up_to_its_loss():
+    truth = [{0: 0.25, 1: 0.75}, {1: 1.0}]
+    knows, guesses = np.array([[0.25, 0.75], [1e-300, 1.0]]), np.full((2, 2), 0.5)
+    assert floor_drawn.missing(truth, np.log(knows)) == pytest.approx([0, 0])
+    entropy = -0.25 * math.log(0.25) - 0.75 * math.log(0.75)
+    assert floor_drawn.missing(truth, np.log(guesses)) == pytest.approx([math.log(2) - entropy, math.log(2)])
