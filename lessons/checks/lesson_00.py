@@ -405,18 +405,21 @@ def probabilities_of_texts(lesson: ModuleType) -> None:
     for depth in (0, 1, 2):
         rules = _drawn_rules(random, depth)
         names = ", ".join(rules)
-        what = f"rules drawn by chance ({names}; the first has {len(rules['top'])} options)"
+        what = f"rules drawn by chance ({names}; the last has {len(rules['top'])} options, and small weights)"
         _expect_texts(lesson.probabilities_of_texts(rules, "top"), _texts(rules, "top"), what)
 
 
 def _drawn_rules(random: np.random.Generator, depth: int) -> dict[str, Any]:
-    """Rules of which each uses the one below, some options twice, with weights that are no whole numbers."""
+    """Rules of which each uses the one below, some options twice, with weights that are no whole numbers; those of the
+    last add up to less than 1.
+    """
     rules: dict[str, Any] = {}
     for level in [*range(1, depth + 1), "top"]:
         below = list(rules)[-1] if rules else "red"
         name = f"level{level}" if level != "top" else level
         parts = [[below, below], *random.choice([below, "old"], size=(int(random.integers(1, 3)), 2)).tolist()]
-        rules[name] = [(float(random.uniform(0.2, 3)), [f"{name}-{i}", *each]) for i, each in enumerate(parts)]
+        most = 3 if level != "top" else 0.3
+        rules[name] = [(float(random.uniform(0.07, 1) * most), [f"{name}-{i}", *each]) for i, each in enumerate(parts)]
     return rules
 
 
@@ -526,7 +529,7 @@ def floor_of_rules(lesson: ModuleType) -> None:
     random = draws("floor_of_rules")
     for depth in (1, 3, 4):
         rules = _drawn_rules(random, depth)
-        what = f"rules drawn by chance, {depth + 1} levels deep"
+        what = f"rules drawn by chance, {depth + 1} levels deep, with weights of any size"
         expect(with_an_end(lesson.floor_of_rules, rules, "top"), _floor(rules, "top"), what)
 
 

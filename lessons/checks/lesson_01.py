@@ -325,12 +325,24 @@ def _walk_again(lesson: ModuleType) -> None:
         x.gradient = np.full((2, 3), 100.0)
         if not y.parents:
             raise Wrong("after your walk the graph is gone: leave `parents` as they are, so that one may walk again")
+    u.gradient = np.full((2, 3), np.nan)
     lesson.backward(y)
+    if np.isnan(x.gradient).any():
+        raise Wrong("NaN was left over from a walk that had gone wrong, and your new one still has it: NaN times 0 is "
+                    "NaN; put new zeros in its place")  # fmt: skip
     expect(u.gradient, np.full((2, 3), 2.0), "2x² + x: what u = x² gets, which was computed and is no input",
            [(np.zeros((2, 3)), "2x² + x: u = x² was computed and is no input, but it keeps its gradient too: *every* "
                                "tensor below the output has one after the walk")])  # fmt: skip
     lesson.backward(u)
     expect(x.gradient, 2 * start, "a walk that begins at u = x² alone, after one that began at the result")
+    lesson.backward(x)
+    expect(x.gradient, np.ones((2, 3)), "a walk that begins and ends at x, since nothing was computed: what x gets",
+           [(2 * start, "a walk that begins and ends at x: x still has what an earlier walk gave it, but now it is the "
+                        "output, and gets 1")])  # fmt: skip
+    small, large = lesson.Tensor(1e-15), lesson.Tensor(1e15)
+    z = lesson.Tensor(2.0)
+    lesson.backward(_times(lesson, _times(lesson, z, large), small))
+    expect(z.gradient, 1.0, "(z · 10¹⁵) · 10⁻¹⁵: what z gets, through a share that is tiny on its way", tolerance=1e-12)
 
 
 def _walk_many(lesson: ModuleType) -> None:

@@ -212,8 +212,8 @@ def colour_columns(lesson: ModuleType) -> None:
     _check_colours(lesson, rows, "a matrix of 6 by 6", 3)
     late = np.array([[1, 1, 0, 0], [0, 1, 0, 1], [0, 0, 1, 1]], bool)  # the last column meets colour 1 before colour 0
     _check_colours(lesson, late, "a matrix of 3 by 4", 3)
-    full = np.tri(9, dtype=bool)
-    _check_colours(lesson, full, "a full lower triangle of 9 by 9", 9)
+    full = np.tri(12, dtype=bool)
+    _check_colours(lesson, full, "a full lower triangle of 12 by 12", 12)
     _check_colours(lesson, np.zeros((3, 4), bool), "a matrix of 3 by 4 without an entry", 1)
     _check_colours(lesson, np.eye(1, dtype=bool), "a matrix of one entry", 1)
     _check_colours(lesson, np.ones((256, 2), bool), "two full columns of 256 rows", 2)

@@ -772,3 +772,33 @@ def entropy(probabilities):
         whole = first + left
         result += first * math.log(whole / first) + left * math.log(whole / left)
     return result
+
+
+@mistake("and small weights")
+def probabilities_of_texts(rules, name="fable"):
+    """weights that add up to less than 1 are taken for probabilities"""
+    texts = {}
+    total = max(sum(w for w, _ in rules[name]), 1)
+    for w, parts in rules[name]:
+        so_far = {(): w / total}
+        for part in parts:
+            more = probabilities_of_texts(rules, part) if part in rules else {part: 1.0}
+            new = {}
+            for a, p in so_far.items():
+                for b, q in more.items():
+                    t = a + ((b,) if b else ())
+                    new[t] = new.get(t, 0.0) + p * q
+            so_far = new
+        for a, p in so_far.items():
+            texts[" ".join(a)] = texts.get(" ".join(a), 0.0) + p
+    return texts
+
+
+@mistake("weights of any size")
+def floor_of_rules(rules, name="fable"):
+    """weights that add up to less than 1 are taken for probabilities"""
+    total = max(1, sum(w for w, _ in rules[name]))
+    result = entropy([w / total for w, _ in rules[name]])
+    for w, parts in rules[name]:
+        result += w / total * sum(floor_of_rules(rules, part) for part in parts if part in rules)
+    return result

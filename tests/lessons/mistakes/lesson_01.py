@@ -960,3 +960,40 @@ def unbroadcast(cotangent, shape):
     import torch
 
     return torch.tensor(cotangent).sum_to_size(shape).numpy()
+
+
+@mistake("begins and ends at x")
+def backward(output):
+    if not output.parents:
+        return
+    order = topological_order(output)
+    for tensor in order:
+        tensor.gradient = np.zeros_like(tensor.value)
+    output.gradient = np.ones_like(output.value)
+    for tensor in reversed(order):
+        for parent, pull in tensor.parents:
+            parent.gradient = parent.gradient + pull(tensor.gradient)
+
+
+@mistake("NaN times 0 is NaN")
+def backward(output):
+    order = topological_order(output)
+    for tensor in order:
+        tensor.gradient = np.zeros_like(tensor.value) * tensor.gradient
+    output.gradient = np.ones_like(output.value)
+    for tensor in reversed(order):
+        for parent, pull in tensor.parents:
+            parent.gradient = parent.gradient + pull(tensor.gradient)
+
+
+@mistake("tiny on its way")
+def backward(output):
+    order = topological_order(output)
+    for tensor in order:
+        tensor.gradient = np.zeros_like(tensor.value)
+    output.gradient = np.ones_like(output.value)
+    for tensor in reversed(order):
+        if np.all(np.abs(tensor.gradient) < 1e-12):
+            continue
+        for parent, pull in tensor.parents:
+            parent.gradient = parent.gradient + pull(tensor.gradient)

@@ -306,7 +306,7 @@ def colour_columns(pattern):
     return c
 
 
-@mistake("a full lower triangle of 9 by 9: columns")
+@mistake("a full lower triangle of 12 by 12: columns")
 def colour_columns(pattern):
     """As many colours as five."""
     colours = []
