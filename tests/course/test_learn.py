@@ -366,6 +366,13 @@ def test_a_lesson_is_done_without_what_is_optional(here, monkeypatch):
     assert f"· {optional.name} ({optional.minutes} minutes, ★★★, optional): not written yet" in learn(1, optional.name)
 
 
+def test_what_is_optional_waits_until_the_rest_is_right(here, monkeypatch):
+    first, second, *others = LESSON.exercises
+    lesson = replace(LESSON, exercises=(replace(first, is_optional=True), second, *others))
+    monkeypatch.setattr("pellucid.course.exercises.all_lessons", lambda: [lesson])
+    assert f"· {second.name} ({second.minutes} minutes" in learn(1)
+
+
 def test_a_wrong_function_that_slipped_through_is_blamed_where_it_is(tmp_path):
     """Lessons 1 and 7, as a student has them: `mlp_loss` is right, and calls the student's tape."""
     seventh = next(lesson for lesson in all_lessons() if lesson.number == 7)

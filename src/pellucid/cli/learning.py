@@ -151,7 +151,11 @@ def _report(lesson: Lesson, workbook: Workbook, exercise: str | None, hint: bool
     is_new = workbook.start(lesson)
     outcomes = workbook.check(lesson, exercise)
     lines = [lesson.title, *(f"  ✓ {outcome.exercise}" for outcome in outcomes if outcome.fault is None)]
-    wrong = next((outcome for outcome in outcomes if outcome.fault is not None), None)
+    faults = [outcome for outcome in outcomes if outcome.fault is not None]
+    optional = [each.name for each in lesson.exercises if each.is_optional]
+    # What is optional and not begun waits until all else is right.
+    faults.sort(key=lambda each: each.exercise in optional and not each.is_written)
+    wrong = next(iter(faults), None)
     missing = [f"{each.name} (optional)" if each.is_optional else each.name for each in workbook.missing(lesson)]
     left = f"  · not done: {', '.join(missing)}"
     used = [f"    {line}" for line in _used(lesson, workbook)]
