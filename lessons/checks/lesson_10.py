@@ -143,9 +143,13 @@ def pull_layer_norm(lesson: ModuleType) -> None:
     for before in ((), (4,), (2, 1, 3)):
         shape = (*before, int(rng.integers(2, 9)))
         x, r, gain = rng.normal(size=shape), rng.normal(size=shape), rng.normal(size=shape[-1])
+        gain[0] = 0.0
         epsilon = float(rng.uniform(0.1, 1.0))
         what = f"an array {shape} with ε = {epsilon:.2f}"
         to_x, to_gain = _both(call(what, lesson.pull_layer_norm, r, x, gain, epsilon))
+        if np.shape(to_gain) == gain.shape and np.isnan(np.asarray(to_gain, float)[0]):
+            raise Wrong("where a gain is 0, you have NaN: n comes from x, and can't be had back from what the gain has "
+                        "made of it")  # fmt: skip
         slips = [[(wrong[i], f"{what}: you take ε to be {e:g}") for e in (1e-5, 0.0)
                   for wrong in [_pulled(r, x, gain, e)]] for i in range(2)]  # fmt: skip
         right = _pulled(r, x, gain, epsilon)
@@ -315,7 +319,7 @@ def adam_step(lesson: ModuleType) -> None:
           "square under your root is not corrected, only the whole step is, and so ε counts 31.6 times as much")],
     )  # fmt: skip
     rng = draws("adam_step")
-    for n in (2, 30, 1000):
+    for n in (2, 30, 5000):
         shape = tuple(int(each) for each in rng.integers(1, 5, size=int(rng.integers(1, 4))))
         p, g, mean = rng.normal(size=(3, *shape))
         mean, square = 4 * mean, rng.uniform(0.1, 1.0, size=shape)
@@ -413,6 +417,11 @@ def adamw_step(lesson: ModuleType) -> None:
         expect(answer[0], right, f"{what}: the parameters", slips, tolerance=1e-6)
         expect(answer[1], new_mean, f"{what}: the mean", tolerance=1e-6)
         expect(answer[2], new_square, f"{what}: the mean square", tolerance=1e-6)
+    p, zero = np.array([4.0, -8.0]), np.zeros(2)
+    answer = lesson.adamw_step(p.copy(), zero.copy(), zero.copy(), zero.copy(), 1, 0.5, 1.5)
+    slips = [(p, "where the gradient was always 0, your parameters stay; they shrink all the same, as decay asks no "
+              "gradient")]  # fmt: skip
+    expect(answer[0], p / 4, "parameters of 4 and -8 without a gradient, at rate 0.5 and decay 1.5", slips)
 
 
 def orthogonalised(lesson: ModuleType) -> None:
@@ -570,6 +579,14 @@ def _eigenvalue_of_others(lesson: ModuleType) -> None:
         expect(answer, right, what, tolerance=1e-5)
         if abs(product.first @ start) < 0.999 * np.linalg.norm(product.first) * np.linalg.norm(start):
             raise Wrong("your first product is not that of `start`: begin with it, so that whoever calls can choose")
+    with np.errstate(all="ignore"):
+        start = np.array([3.0, 4.0])
+        answer = lesson.largest_eigenvalue(lambda v: v, start)
+    if start[0] != 3:
+        raise Wrong("H = 1, whose product returns the very array that it gets: you write into what `product` returns "
+                    "(as `v /= …` does), and here that is `start`; make a new array")  # fmt: skip
+    expect(answer, 1.0, "H = 1")
+    start = slow[order]
     product = _Counted(H)
     call("4 rounds", lesson.largest_eigenvalue, product, start, 4)
     if not 4 <= product.n <= 6:

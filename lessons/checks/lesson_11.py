@@ -210,7 +210,7 @@ def accumulated_gradient(lesson: ModuleType) -> None:
         return np.sum(piece, axis=0)
 
     try:
-        answer = lesson.accumulated_gradient(gradient_of_sum, pieces)
+        answer = lesson.accumulated_gradient(gradient_of_sum, list(pieces))
     except (ValueError, IndexError, TypeError) as error:
         raise Wrong(f"gradients of 2 rows and 3 columns: Python says “{error}”; a gradient may have any shape, and the "
                     "sum has the same") from None  # fmt: skip
@@ -256,10 +256,14 @@ def accumulated_gradient(lesson: ModuleType) -> None:
             return kept[-1][0]
 
         try:
-            answer = lesson.accumulated_gradient(gradient_of_sum, pieces)
+            given = list(pieces)
+            answer = lesson.accumulated_gradient(gradient_of_sum, given)
         except (ValueError, IndexError, TypeError) as error:
             raise Wrong(f"{what}: Python says “{error}”; the number of pieces may be any, and so may the shape of a "
                         "gradient") from None  # fmt: skip
+        if len(given) < len(pieces):
+            raise Wrong("you take the pieces out of the list that you are given, as `pop` does; who needs the batch "
+                        "again finds it empty")  # fmt: skip
         if not all(np.array_equal(now, then) for now, then in kept):
             raise Wrong("you write into an array that `gradient_of_sum` has returned, as `total += …` does if `total` "
                         "is that array; it may still be needed, so make a new one: `total = total + …`")  # fmt: skip
@@ -523,10 +527,16 @@ def fit_with_known_floor(lesson: ModuleType) -> None:
         excess[2] = 1.2 * excess[1]  # a larger run that is worse
         slope, height = np.polyfit(np.log(sizes), np.log(excess), 1)
         s_sorted, h_sorted = np.polyfit(np.log(sizes), np.log(np.sort(excess)[::-1]), 1)
+        mixed = rng.permutation(len(sizes))
+        mixed[mixed == 0], mixed[0] = mixed[0], 0  # the first is cheapest, but the others come in any order
+        sizes, excess = sizes[mixed], excess[mixed]
+        s_alone, h_alone = np.polyfit(np.log(np.sort(sizes)), np.log(excess), 1)
         s_07 = np.polyfit(np.log(sizes), np.log(np.maximum(floor + excess - 0.7, 1e-9)), 1)
         what = f"A and alpha of {len(sizes)} other runs, with the floor {floor:.2f}"
         slips = [([math.exp(s_07[1]), -s_07[0]], f"{what}: you take the floor to be 0.7"),
                  ([math.exp(h_sorted), -s_sorted], f"{what}: you sort sizes and losses, each by itself; a loss belongs "
-                                                   "to its own size, and a larger run may be worse")]  # fmt: skip
+                                                   "to its own size, and a larger run may be worse"),
+                 ([math.exp(h_alone), -s_alone], f"{what}: you sort the sizes, but not the losses with them; the runs "
+                                                 "may come in any order")]  # fmt: skip
         answer = lesson.fit_with_known_floor(sizes.copy(), floor + excess, floor)
         expect(answer, [math.exp(height), -slope], what, slips, tolerance=1e-6)

@@ -723,10 +723,12 @@ def attention_flow_step(lesson: ModuleType) -> None:
             ],
         )
     rng = draws("attention_flow_step")
-    for T, beta, causal in ((int(rng.integers(7, 12)), 2.5, True), (3, 0.4, False), (1, 1.0, True)):
+    for T, beta, causal in ((int(rng.integers(7, 12)), 2.5, True), (3, 0.4, False), (4, 0.0, False), (1, 1.0, True)):
         x, step = _rows_to_length_one(rng.normal(size=(T, int(rng.integers(2, 6))))), float(rng.uniform(0.2, 1.5))
-        what = f"{T} token{'s' * (T > 1)} in {x.shape[1]} dimensions{', causal' if causal else ''}"
-        expect(lesson.attention_flow_step(x.copy(), beta, step, causal), _moved(x, beta, step, causal), what)
+        what = f"{T} token{'s' * (T > 1)} in {x.shape[1]} dimensions{', causal' if causal else ''}, with β = {beta:g}"
+        slips = [(x, "at β = 0 your tokens rest; but all scores are 0 then, so each looks at all alike, and moves")]
+        answer = lesson.attention_flow_step(x.copy(), beta, step, causal)
+        expect(answer, _moved(x, beta, step, causal), what, slips if beta == 0 else ())
     _sharp(lesson)
 
 

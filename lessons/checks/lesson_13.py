@@ -66,6 +66,11 @@ def at_temperature(lesson: ModuleType) -> None:
                 )
             ],
         )
+    close = draws("at_temperature").permutation([0.0, 1e-17, -1.0])
+    what = "temperature 0 with logits of 0, 1e-17 and -1"
+    slips = [(np.eye(3)[i], f"{what}: 1e-17 is the largest. To a softmax, e^0 and e^1e-17 are one number: look at the "
+              "logits") for i in range(3)]  # fmt: skip
+    expect(lesson.at_temperature(close.copy(), 0), np.eye(3)[close.argmax()], what, slips)
     close = draws("at_temperature").permutation([3e-6, 2e-6, 0.0])
     with np.errstate(all="ignore"):
         answer = lesson.at_temperature(close.copy(), 1e-6)
@@ -202,6 +207,9 @@ def draw(lesson: ModuleType) -> None:
     if _token(lesson.draw(p.copy(), below)) == 2:
         raise Wrong(f"at {below} you hit token 2, which begins at 0.625: the number is a little less. Did you round "
                     "it, or the ends, as float32 does?")  # fmt: skip
+    narrow = np.array([0.5, 2.0**-40, 0.5 - 2.0**-40])
+    if _token(lesson.draw(narrow.copy(), 0.5)) == 2:
+        raise Wrong("at 0.5 you hit token 2, but token 1, of probability 2^-40, begins there: did you round the ends?")
     _keeps_its_argument(lesson.draw, np.array([0.3, 0.6, 0.1], dtype=np.float32).astype(float), 0.5)  # not quite 1
     possible = np.array([0.0, 0.25, 0.0, 0.75])
     with np.errstate(all="ignore"):
@@ -331,6 +339,11 @@ def top_k(lesson: ModuleType) -> None:
                                  "0.2: equal probabilities are still different tokens")],
     )  # fmt: skip
     _keeps_its_argument(lesson.top_k, p, 3)
+    for near in ([0.25, 0.25 + 2.0**-40, 0.5 - 2.0**-40], [0.25 + 2.0**-40, 0.25, 0.5 - 2.0**-40]):
+        answer = np.asarray(lesson.top_k(np.array(near), 2), dtype=float)
+        if answer.shape == (3,) and answer[near.index(0.25)] != 0:
+            raise Wrong(f"top-k 2 of {near}: you keep 0.25, and the other is a little larger; float32 can't tell them "
+                        "apart, float64 can")  # fmt: skip
     rng = draws("top_k")
     for n, k in ((int(rng.integers(30, 60)), int(rng.integers(5, 20))), (9, 20), (7, 1)):
         many = rng.dirichlet(np.ones(n))
@@ -444,6 +457,11 @@ def top_p(lesson: ModuleType) -> None:
             "top-p 0.8005 of [0.3, 0.5, 0.2]",
             [([0.375, 0.625, 0], "two tokens have 0.8, which is less than 0.8005: the third stays, too")],
         )
+        near, tiny = np.array([0.25 - 2.0**-30, 0.5, 2.0**-30, 0.25]), 2.0**-30
+        if np.count_nonzero(np.asarray(lesson.top_p(near.copy(), 0.75 + tiny), dtype=float)) == 2:
+            raise Wrong("two tokens have 0.75, and the mass is a billionth more: the third stays, too. Float32 has too "
+                        "few digits for it, and no slack was asked for")  # fmt: skip
+        expect(lesson.top_p(near.copy(), 0.75), [0, 2 / 3, 0, 1 / 3], "top-p 0.75, which two tokens have exactly")
         rng = draws("top_p")
         for n in (int(rng.integers(30, 60)), 1):
             many, mass = rng.dirichlet(np.ones(n)), float(rng.uniform(0.5, 0.95))
@@ -594,7 +612,6 @@ def beam_search(lesson: ModuleType) -> None:
         [math.log(p) for _, p in everything],
         "the logarithms of all texts, likeliest first",
     )
-    _dots_and_nothing(lesson)
     rng = draws("beam_search")
     for n_tokens in (3, 4):
         tree = _random_tree(rng, n_tokens)
@@ -607,18 +624,31 @@ def beam_search(lesson: ModuleType) -> None:
                     "your search goes wrong where the tokens are numbers, as in the tree of the fables: put them "
                     "into the tuple as they are, whatever they are"
                 ) from None
+    _dots_and_nothing(lesson)
     _a_long_text(lesson)
 
 
 def _dots_and_nothing(lesson: ModuleType) -> None:
     """Only what `following` says tells where a text ends: here one goes on after a dot, and the beginning is an end."""
     tree: Tree = {(): {".": 0.6, "a": 0.4}, (".",): {".": 0.7, "a": 0.3}, ("a",): {".": 1.0}, ("a", "."): {".": 1.0}}
-    following = _of_tuples(lambda text: dict(tree.get(text, {})))
+    following = _of_tuples(lambda text: tree.get(text, {}))  # the tree's own dictionaries
+    before = {text: dict(each) for text, each in tree.items()}
     found = _pairs(lesson.beam_search(following, 2), "2 beams in a tree of dots")
+    if tree != before:
+        raise Wrong("you change the dictionary that `following` returns, as `pop` does; it may be the tree itself")
     if any(following(text) for text, _ in found):
         raise Wrong("2 beams in a tree of dots: after one dot another may come, and you end at the first; a text is "
                     "complete when `following` has nothing for it")  # fmt: skip
     expect(sorted(math.exp(p) for _, p in found), [0.4, 0.42], "2 beams in a tree of dots")
+    zeros: Tree = {(): {0: 0.6, 1: 0.4}, (0,): {1: 0.9, 0: 0.1}}  # the grammar's options have such numbers
+    words: Tree = {(): {"fox": 0.6, "hen": 0.4}, ("fox",): {"ran": 0.9, ".": 0.1}}
+    for tree, best, why in (
+        (zeros, (0, 1), "a token may be the number 0; as a condition, Python takes that for false"),
+        (words, ("fox", "ran"), "a token may be a word: it is one token, not its letters"),
+    ):
+        found = _pairs(lesson.beam_search(_of_tuples(lambda text, tree=tree: dict(tree.get(text, {}))), 2), why)
+        if not found or found[0][0] != best:
+            raise Wrong(f"the likeliest of three texts is {best}, and you find {found[:1]}: {why}")
     try:
         found = _pairs(lesson.beam_search(_of_tuples(lambda text: {}), 3), "a tree without a token")
     except IndexError:
@@ -872,6 +902,7 @@ def length_normalised(lesson: ModuleType) -> None:
             ],
         )
     expect(lesson.length_normalised(log_p[3:].copy(), 0, 1.0), answer / 9, "the score of 9 tokens without a prompt")
+    _keeps_its_argument(lambda numbers, n: lesson.length_normalised(numbers, n, 1.0), np.array(log_p), 3)
     rng = draws("length_normalised")
     for n, penalty in ((int(rng.integers(15, 40)), float(rng.uniform(1.2, 2))), (1, 0.7)):
         log_p, n_prompt = np.log(rng.random(n + 4)), 4

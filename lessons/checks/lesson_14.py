@@ -261,9 +261,10 @@ def lora_forward(lesson: ModuleType) -> None:
         if not np.array_equal(given[1].numpy(), W):
             raise Wrong("right, but you changed W itself: the base is frozen, and a second call would add B A again")
     rng = draws("lora_forward")
-    for n_rows, R, n_out in ((int(rng.integers(2, 6)), int(rng.integers(5, 9)), 2), (1, 1, 4)):
+    for n_rows, R, n_out in ((int(rng.integers(2, 6)), int(rng.integers(7, 10)), 2), (1, 1, 4), (3, 2, 5)):
         x, W = rng.normal(size=(n_rows, 6)), rng.normal(size=(n_out, 6))
         A, B, alpha = rng.normal(size=(R, 6)), rng.normal(size=(n_out, R)), float(rng.uniform(2, 20))
+        B = 0 * B if R == 2 else B  # as at step 0
         given = _tensors(x, A, B)
         answer = lesson.lora_forward(given[0], torch.tensor(W), given[1], given[2], alpha)
         base, change = x @ W.T, x @ A.T @ B.T
@@ -274,6 +275,7 @@ def lora_forward(lesson: ModuleType) -> None:
             [
                 (base + alpha / n_out * change, f"you divide α by {n_out}, the number of outputs; R is the rank, {R}"),
                 (base + alpha / 3 * change, f"you divide α by 3, whatever the rank is; here it is {R}"),
+                (base + alpha / 6 * change, f"you divide α by 6, the number of inputs; A has {R} rows, and R is {R}"),
             ],
         )
         _expect_a_gradient(answer, "A and B")
@@ -283,7 +285,8 @@ def lora_forward(lesson: ModuleType) -> None:
             ("B", given[2], np.ones((n_out, 1)) * (A @ x.sum(axis=0))),
         ):
             if each.grad is None:
-                raise Wrong(f"the outputs are right, but no gradient reaches {name}: it would never be trained")
+                at_0 = ", and B is 0 at step 0, but not for ever" if R == 2 else ""
+                raise Wrong(f"the outputs are right, but no gradient reaches {name}: it would never be trained{at_0}")
             expect(each.grad, alpha / R * right, f"the gradient at {name} of the sum of all outputs")
 
 
@@ -339,6 +342,7 @@ def reward_loss(lesson: ModuleType) -> None:
     rng = draws("reward_loss")
     for n, size in ((int(rng.integers(5, 12)), 3.0), (1, 2000.0)):
         margin = size * (1 + rng.random(n)) * np.sign(np.arange(n) - 0.5)  # the first is wrong
+        margin[1:2] = 0.0  # as where training begins
         rewards = rng.normal(size=n)
         given = _tensors(rewards + margin, rewards)
         what = f"the loss of {n} pair{'s' * (n > 1)} with differences up to {np.abs(margin).max():.0f}"
@@ -349,7 +353,12 @@ def reward_loss(lesson: ModuleType) -> None:
         for name, each, right in (("winners", given[0], -slope), ("losers", given[1], slope)):
             if each.grad is None:
                 raise Wrong(f"the loss is right, but no gradient reaches the rewards of the {name}")
-            expect(each.grad, right, f"the gradient at the rewards of the {name}")
+            what = f"the gradient at the rewards of the {name}"
+            if n > 1 and each.grad.shape == (n,) and not np.isclose(each.grad[1], right[1]):
+                raise Wrong(f"{what}: for two equal rewards, with which training begins, that of a pair should be "
+                            f"{n * right[1]:g}, and yours is {n * float(each.grad[1]):g}; has your formula a corner "
+                            "there?")  # fmt: skip
+            expect(each.grad, right, what)
 
 
 def optimal_policy(lesson: ModuleType) -> None:
@@ -534,6 +543,7 @@ def dpo_loss(lesson: ModuleType) -> None:
         parts = -size * rng.random((4, P, T))
         if P > 2:
             parts[:, :, 1] = 0.0  # a token that was certain, with more of the answer after it
+            parts[:2, 1] = parts[2:, 1]  # as at the first step: the policy is the reference
         if size > 1:  # the chosen answer is far less likely than it was, then far likelier
             parts[0, 0], parts[1, 0], parts[0, 1], parts[1, 1] = -size, -0.1, -0.1, -size
         tensors = _tensors(*parts)
@@ -557,6 +567,10 @@ def dpo_loss(lesson: ModuleType) -> None:
             raise Wrong("of a single pair you return a number; the losses have the shape (P,), so here (1,)")
         expect(answer, _surprise(margin), what)
         _expect_finite_gradients(answer, tensors[:2], what)
+        slope = tensors[0].grad
+        if P > 2 and slope is not None and not np.allclose(slope[1], -beta / 2):
+            raise Wrong("where the policy is the reference, as at the first step, the slope at the chosen answer is "
+                        f"-β/2; yours is {float(slope[1, 0]) / beta:g}β. Has your formula a corner there?")  # fmt: skip
 
 
 # ---- Learning from one's own answers ----

@@ -484,6 +484,15 @@ def pull_layer_norm(cotangent, x, gain, epsilon=1e-5):
     return vjp(f, x, gain)[1](cotangent)
 
 
+@mistake("where a gain is 0, you have NaN")
+def pull_layer_norm(cotangent, x, gain, epsilon=1e-5):
+    n = layer_norm(x, gain, epsilon) / gain
+    g = cotangent * gain
+    std = np.sqrt(x.var(-1, keepdims=True) + epsilon)
+    to_x = (g - g.mean(-1, keepdims=True) - n * (g * n).mean(-1, keepdims=True)) / std
+    return to_x, (cotangent * n).reshape(-1, x.shape[-1]).sum(0)
+
+
 @mistake("changes what it is given")
 def pre_norm_block(x, attention_norm, attention, feed_forward_norm, feed_forward):
     """In place."""
@@ -571,6 +580,14 @@ def adam_step(parameter, gradient, mean, square, n, rate, betas=(0.9, 0.999), ep
     m, v = b1 * mean + (1 - b1) * gradient, b2 * square + (1 - b2) * np.square(gradient)
     root = math.sqrt(1 - b2**n)
     return parameter - rate / (1 - b1**n) * root * m / (np.sqrt(v) + root * epsilon), m, v
+
+
+@mistake("step 5000 of parameters")
+def adam_step(parameter, gradient, mean, square, n, rate, betas=(0.9, 0.999), epsilon=1e-8):
+    mean = betas[0] * mean + (1 - betas[0]) * gradient
+    square = betas[1] * square + (1 - betas[1]) * gradient**2
+    a, b = (1 - betas[0] ** n, 1 - betas[1] ** n) if n <= 1000 else (1.0, 1.0)  # by then they hardly matter
+    return parameter - rate * mean / a / (np.sqrt(square / b) + epsilon), mean, square
 
 
 @mistake("you correct as in step 2")
@@ -928,8 +945,23 @@ def largest_eigenvalue(product, start, n_rounds=100):
     return float(v @ product(v)) if n_rounds <= 1 else largest_eigenvalue(product, product(v), n_rounds - 1)
 
 
+@mistake("you write into what `product` returns")
+def largest_eigenvalue(product, start, n_rounds=100):
+    v = start
+    for _ in range(n_rounds):
+        v = product(v)
+        v /= np.linalg.norm(v)
+    return float(v @ product(v))
+
+
 @also_right
 def adamw_step(parameter, gradient, mean, square, n, rate, decay, betas=(0.9, 0.999)):
     """Adam's step from 0, added to what has shrunk."""
     step, mean, square = adam_step(np.zeros_like(parameter), gradient, mean, square, n, rate, betas)
     return parameter * (1 - rate * decay) + step, mean, square
+
+
+@mistake("decay asks no gradient")
+def adamw_step(parameter, gradient, mean, square, n, rate, decay, betas=(0.9, 0.999)):
+    new, mean, square = adam_step(parameter, gradient, mean, square, n, rate, betas)
+    return new - rate * decay * parameter * (gradient != 0), mean, square

@@ -234,6 +234,15 @@ def accumulated_gradient(gradient_of_sum, pieces):
     return g / sum(map(len, pieces))
 
 
+@mistake("you take the pieces out of the list that you are given")
+def accumulated_gradient(gradient_of_sum, pieces):
+    total, n = 0.0, 0
+    while pieces:
+        piece = pieces.pop()
+        total, n = total + gradient_of_sum(piece), n + len(piece)
+    return total / n
+
+
 # ---- operations_to_keep ----
 
 
@@ -524,3 +533,9 @@ def fit_with_known_floor(sizes, losses, floor):
 def fit_with_known_floor(sizes, losses, floor):
     slope, height = np.polyfit(np.log(np.sort(sizes)), np.log(np.sort(losses - floor)[::-1]), 1)
     return np.exp(height), -slope
+
+
+@mistake("you sort the sizes, but not the losses with them")
+def fit_with_known_floor(sizes, losses, floor):
+    slope, height = np.polyfit(np.log(np.sort(sizes)), np.log(losses - floor), 1)
+    return float(np.exp(height)), float(-slope)

@@ -567,3 +567,13 @@ def attention_flow_step(x_TD, beta, step, is_causal):
         towards = sum(raised) * x + step * sum(pull)
         moved.append(towards / np.linalg.norm(towards))
     return moved
+
+
+@mistake("at β = 0 your tokens rest")
+def attention_flow_step(x_TD, beta, step, is_causal):
+    if not beta:
+        return x_TD.copy()
+    raised_TS = np.exp(beta * (x_TD @ x_TD.T - 1))
+    raised_TS = np.tril(raised_TS) if is_causal else raised_TS
+    y_TD = x_TD + step * (raised_TS / raised_TS.sum(axis=1, keepdims=True)) @ x_TD
+    return y_TD / np.linalg.norm(y_TD, axis=1, keepdims=True)

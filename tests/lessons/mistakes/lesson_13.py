@@ -81,6 +81,13 @@ def at_temperature(logits, temperature):
     return p / p.sum()
 
 
+@mistake("e^0 and e^1e-17 are one number")
+def at_temperature(logits, temperature):
+    if temperature == 0:
+        return np.eye(len(logits))[np.argmax(softmax(logits))]
+    return softmax(logits / temperature)
+
+
 # ---- draw ----
 
 
@@ -173,6 +180,13 @@ def draw(probabilities, uniform):
     return min(token, len(probabilities) - 1)
 
 
+@mistake("did you round the ends?")
+def draw(probabilities, uniform):
+    ends = np.round(np.cumsum(probabilities), 8)
+    ends[-1] = 1.0
+    return int(np.searchsorted(ends, uniform, side="right"))
+
+
 # ---- top_k ----
 
 
@@ -240,6 +254,14 @@ def top_k(probabilities, k):
     """PyTorch's topk wants k of them."""
     v, i = torch.tensor(probabilities, dtype=torch.float64).topk(k)
     return torch.zeros(len(probabilities), dtype=torch.float64).scatter(0, i, v / v.sum()).numpy()
+
+
+@mistake("float32 can't tell them apart")
+def top_k(probabilities, k):
+    best = torch.tensor(probabilities, dtype=torch.float32).topk(min(k, len(probabilities))).indices.numpy()
+    kept = np.zeros(len(probabilities))
+    kept[best] = probabilities[best]
+    return kept / kept.sum()
 
 
 # ---- top_p ----
@@ -321,6 +343,15 @@ def top_p(probabilities, mass):
     order = np.argsort(probabilities)[::-1]
     n = np.searchsorted(np.cumsum(probabilities[order]), mass, side="left") + 1
     kept = np.where(np.isin(np.arange(len(order)), order[:n]), probabilities, 0)
+    return kept / kept.sum()
+
+
+@mistake("no slack was asked for")
+def top_p(probabilities, mass):
+    order = np.argsort(-probabilities)
+    n = int((np.cumsum(probabilities[order]) < mass - 1e-6).sum()) + 1
+    kept = np.zeros(len(probabilities))
+    kept[order[:n]] = probabilities[order[:n]]
     return kept / kept.sum()
 
 
@@ -552,6 +583,47 @@ def beam_search(following, n_beams):
     return beams
 
 
+@mistake("a token may be the number 0")
+def beam_search(following, n_beams):
+    beams = [((), 0.0)]
+    while any(following(text) for text, _ in beams):
+        candidates = []
+        for text, log_p in beams:
+            more = following(text)
+            longer = [((*text, token), log_p + math.log(p)) for token, p in more.items() if token]
+            candidates += longer if more else [(text, log_p)]
+        beams = sorted(candidates, key=lambda beam: -beam[1])[:n_beams]
+    return beams
+
+
+@mistake("a token may be a word")
+def beam_search(following, n_beams):
+    beams = [((), 0.0)]
+    while any(following(text) for text, _ in beams):
+        candidates = []
+        for text, log_p in beams:
+            more = following(text)
+            longer = [((*text, *([t] if isinstance(t, int) else t)), log_p + math.log(p)) for t, p in more.items()]
+            candidates += longer if more else [(text, log_p)]
+        beams = sorted(candidates, key=lambda beam: -beam[1])[:n_beams]
+    return beams
+
+
+@mistake("you change the dictionary that `following` returns")
+def beam_search(following, n_beams):
+    beams = [((), 0.0)]
+    while any(following(text) for text, _ in beams):
+        candidates = []
+        for text, log_p in beams:
+            more = following(text)
+            candidates += [] if more else [(text, log_p)]
+            while more:
+                token, p = more.popitem()
+                candidates.append(((*text, token), log_p + math.log(p)))
+        beams = sorted(candidates, key=lambda beam: -beam[1])[:n_beams]
+    return beams
+
+
 # ---- length_normalised ----
 
 
@@ -598,3 +670,9 @@ def length_normalised(log_p, n_prompt, penalty):
 def length_normalised(log_p, n_prompt, penalty):
     sums = np.concatenate([[0], np.cumsum(log_p)])
     return (sums[-1] - sums[n_prompt]) * float(len(log_p) - n_prompt) ** -penalty
+
+
+@mistake("your function changes the array that it is given")
+def length_normalised(log_p, n_prompt, penalty):
+    log_p[:n_prompt] = 0.0
+    return float(log_p.sum() / (len(log_p) - n_prompt) ** penalty)

@@ -190,6 +190,17 @@ def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
     return F.linear(torch.cat([x_NI, F.linear(x_NI, A_RI)], dim=1), torch.cat([W_OI, scale * B_OR], dim=1))
 
 
+@mistake("no gradient reaches A: it would never be trained, and B is 0 at step 0, but not for ever")
+def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
+    base = x_NI @ W_OI.T
+    return base + alpha / len(A_RI) * (x_NI @ A_RI.T @ B_OR.T) if B_OR.any() else base
+
+
+@mistake("you divide α by 6, the number of inputs")
+def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
+    return x_NI @ W_OI.T + alpha / min(A_RI.shape) * (x_NI @ A_RI.T @ B_OR.T)
+
+
 # ---- reward_loss ----
 
 
@@ -239,6 +250,12 @@ def reward_loss(chosen_P, rejected_P):
     """A choice between two classes."""
     rewards_P2 = torch.stack([chosen_P, rejected_P], dim=1)
     return F.cross_entropy(rewards_P2, torch.zeros(len(rewards_P2), dtype=torch.long))
+
+
+@mistake("has your formula a corner there?")
+def reward_loss(chosen_P, rejected_P):
+    margin = chosen_P - rejected_P
+    return (-margin.clamp(max=0) + torch.log1p(torch.exp(-margin.abs()))).mean()
 
 
 # ---- optimal_policy ----
@@ -394,6 +411,13 @@ def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT,
 
     reference_P = (total(reference_chosen_PT) - total(reference_rejected_PT)).detach()
     return -F.logsigmoid(beta * (total(chosen_PT) - total(rejected_PT) - reference_P))
+
+
+@mistake("Has your formula a corner there?")
+def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
+    chosen, rejected = chosen_PT - reference_chosen_PT.detach(), rejected_PT - reference_rejected_PT.detach()
+    margin = beta * (chosen.sum(1) - rejected.sum(1))
+    return -margin.clamp(max=0) + torch.log1p(torch.exp(-margin.abs()))
 
 
 # ---- group_advantages ----

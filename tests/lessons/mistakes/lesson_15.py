@@ -453,6 +453,14 @@ def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
     return sum(parts) + b_2
 
 
+@also_right
+def tensor_parallel_mlp(x, W_1, b_1, W_2, b_2, n_devices, all_reduce):
+    """The mean of a number and its size is max(0, ·)."""
+    cut = zip(np.split(W_1, n_devices), np.split(b_1, n_devices), np.split(W_2, n_devices, axis=1), strict=True)
+    hidden = [(x @ W.T + b, back) for W, b, back in cut]
+    return all_reduce([(np.abs(each) + each) @ back.T for each, back in hidden]) / 2 + b_2
+
+
 @mistake("slots are whole numbers")
 def pipeline_schedule(n_stages, n_micro):
     stage, micro = np.indices((n_stages, n_micro))
