@@ -145,3 +145,37 @@ def test_on_a_phone_the_next_token_stays_in_sight_while_one_types(browser, addre
         expect(page.locator(".guesses button").first).to_be_in_viewport(ratio=1)
         assert page.locator(".guesses button").nth(2).bounding_box()["y"] < KEYBOARD["height"]
         page.set_viewport_size(LAPTOP)
+
+
+def test_a_conversation_runs_as_bubbles_and_its_marks_stand_in_the_text_alone(browser, address):
+    with watched(browser, address, "#checkpoint=chat%401&top_k=1") as page:
+        page.wait_for_function("() => microscope.trace?.text && microscope.heads")
+        expect(page.locator(".bubble.assistant")).to_have_count(1)
+        assert "<|" not in page.input_value("#machine-text")
+        page.fill("#machine-text", "Who came?")
+        settled(page)
+        asked = "<|user|>Who came?<|end|><|assistant|>"
+        assert page.input_value("#text") == asked
+        expect(page.locator(".bubble")).to_have_count(0)
+        tell = page.locator("#write-story")
+        expect(tell).to_have_text("Answer")
+        tell.click()
+        page.wait_for_function("n => microscope.trace.text.length > n", arg=len(asked) + 5)
+        tell.click()
+        settled(page)
+        answer = page.input_value("#text").removeprefix(asked)
+        assert page.text_content(".bubble.assistant") == answer
+        assert page.input_value("#machine-text") == "Who came?"
+
+        page.evaluate("microscope.model.stop_ids = [...microscope.model.texts.keys()]")
+        page.click("#add-token")
+        expect(page.locator(".refused")).to_be_visible()
+        page.evaluate("microscope.store.set({ top_k: 0 })")
+        tell.click()  # once more, to the same question
+        expect(page.locator("#text")).to_have_value(asked)
+
+        more = f"{asked}A fox.<|end|><|user|>Where?<|end|><|assistant|>Here"
+        page.fill("#text", more)
+        assert page.locator(".bubble").all_text_contents() == ["Who came?", "A fox.", "Here"]
+        page.fill("#machine-text", "When?")
+        assert page.input_value("#text") == f"{asked}A fox.<|end|><|user|>When?<|end|><|assistant|>"

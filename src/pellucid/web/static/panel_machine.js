@@ -11,7 +11,7 @@ import { isUpToDate } from "./requests.js";
 import { candidates, likeliest } from "./sampling.js";
 import { SLIDERS, slider } from "./slider.js";
 import { MOST_CHARACTERS, mostRead, partOfPlace, runHere, stepOf } from "./store.js";
-import { textBox } from "./text_box.js";
+import { asked, textBox } from "./text_box.js";
 import { nameAt, visible } from "./tokens.js";
 import { matching } from "./truth.js";
 
@@ -27,12 +27,13 @@ const HINT = "Point at a part to see what it does. Click it to look inside.";
 
 export function machinePanel(root, view) {
   const [memory, text, learned] = [{}, {}, {}];
-  const { box, draw: drawBox } = textBox(view, { id: "machine-text", "aria-label": "Your text" });
+  const hasBubbles = () => view.state.text !== null && runHere(view)?.has_chat;
+  const story = textBox(view, { id: "machine-text", "aria-label": "Your text" }, hasBubbles);
   const diagram = h("div.diagram");
   const outcome = h("div.outcome");
   const caption = h("p.caption", { "aria-live": "polite" }, HINT);
   const press = (id) => () => document.getElementById(id).click(); // a button of part 5
-  const story = h("button.main", { id: "write-story", onclick: writeStory });
+  const tell = h("button.main", { id: "write-story", onclick: writeStory });
   const write = h("button", { id: "add-token", onclick: press("sample") }, "Add a token");
   const run = h("button", { id: "pass", onclick: () => (passing ? stop() : pass()) }, "Run one pass");
   const refused = h("p.refused", { hidden: true });
@@ -43,10 +44,10 @@ export function machinePanel(root, view) {
   let before = null; // what the caption said until a part was pointed at
   let explained = null; // the id of the candidate whose score the diagram explains, if it is not the likeliest
   // On a phone the keyboard leaves room for the box and the next token.
-  box.addEventListener("focus", () => matchMedia("(max-width: 40rem)").matches && box.scrollIntoView());
+  story.box.addEventListener("focus", () => matchMedia("(max-width: 40rem)").matches && story.box.scrollIntoView());
   root.classList.add("machine");
-  const acts = h("div.acts", story, write, run, heat.element, refused);
-  root.append(h("div.story", box, acts, examples.element), h("div.flow", diagram), outcome, caption);
+  const acts = h("div.acts", tell, write, run, heat.element, refused);
+  root.append(h("div.story", story.element, acts, examples.element), h("div.flow", diagram), outcome, caption);
 
   const partUnder = (event) => event.target.closest("[data-says]");
   const say = (event) => {
@@ -62,13 +63,13 @@ export function machinePanel(root, view) {
 
   function draw() {
     const { trace, model, logits, truth, state, look, opensOn, deciding, table } = view;
-    drawBox();
+    story.draw();
     heat.draw();
     examples.draw();
-    for (const button of [story, write]) button.disabled = !view.source.canType;
+    for (const button of [tell, write]) button.disabled = !view.source.canType;
     const { has_chat, writes } = runHere(view) ?? {};
     const begin = has_chat ? "Answer" : `Write a ${writes === "fable" ? "story" : "text"}`;
-    story.textContent = view.isWriting ? "Stop" : begin;
+    tell.textContent = view.isWriting ? "Stop" : begin;
     write.textContent = state.at < 0 ? "Add a token" : "Write from here";
     refused.textContent = whyNoMore() ?? "";
     refused.hidden = !refused.textContent;
@@ -105,7 +106,8 @@ export function machinePanel(root, view) {
     const [{ value }, level] = [valueAt(rows, measure, step), levelAt(run, rows, measure, step)];
     const said = (name, key, number) => h("span", name, " ", figure(key, number, fixed(number, 3)));
     const isFloor = measure.isOfText && level !== null;
-    const share = isFloor && h("small", ` = ${fixed((100 * (value - level)) / level, 1)} % above it`);
+    const share =
+      isFloor && value < 2 * level && h("small", ` = ${fixed((100 * (value - level)) / level, 1)} % above it`);
     fill(
       quality,
       said(measure.isOfText ? term("loss") : measure.name, "run_loss", value),
@@ -115,9 +117,10 @@ export function machinePanel(root, view) {
     );
   }
 
-  // Goes on with the text or, where it is at its end, begins another one.
+  // Goes on with the text or, where it is at its end, begins another one, or answers once more.
   function writeStory() {
-    if (view.refused?.text === view.state.text) view.store.goTo({ text: "", at: -1 });
+    const { text } = view.state;
+    if (view.refused?.text === text) view.store.goTo({ text: hasBubbles() ? asked(text) : "", at: -1 });
     press("write")();
   }
 
