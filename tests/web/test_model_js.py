@@ -76,7 +76,7 @@ def test_one_token_at_a_time_gives_the_logits_of_the_whole_text_at_once(modules,
             return {
                 whole: lists(decoder.forward(ids)),
                 pieces: lists(ids.flatMap((id) => decoder.forward([id], state))),
-                length: state.length,
+                length: state[0].length,
             };
         })""",
         [{"model": browser_model, "ids": IDS} for _, browser_model in models],

@@ -43,12 +43,12 @@ export class Decoder {
 
   // What the logits are read from: a vector for each token, after the final norm.
   hidden(tokens, state = this.newState(), see = unseen) {
-    const start = state.length;
+    const start = state[0].length;
     this.checkLength(start + tokens.length);
     let x_TD = tokens.map((token, t) => this.positions.addToEmbedding(this.embedding_VD[token], start + t));
     x_TD = see("embedding", x_TD);
     this.blocks.forEach((block, layer) => {
-      x_TD = block(x_TD, state.layers[layer], within(layer, see));
+      x_TD = block(x_TD, state[layer], within(layer, see));
     });
     return x_TD.map(this.finalNorm);
   }
@@ -59,7 +59,7 @@ export class Decoder {
   }
 
   newState() {
-    return new KVCache(this.blocks.map(() => new LayerCache(this.config.n_kv_heads ?? this.config.n_heads)));
+    return this.blocks.map(() => new LayerCache(this.config.n_kv_heads ?? this.config.n_heads));
   }
 
   checkLength(length) {
@@ -79,7 +79,7 @@ function buildSoftCap(cap) {
 function buildBlock(config, tensor, layer, positions) {
   const name = `blocks.${layer}`;
   const isRotated = layer < config.n_layers - (config.position.unrotated_last_layers ?? 0);
-  const ownPositions = isRotated ? positions : new NoPositions();
+  const ownPositions = isRotated ? positions : NO_POSITIONS;
   const attention = new MultiHeadAttention(config, tensor, `${name}.attention.sublayer`, ownPositions);
   const feedForward = buildFeedForward(config, tensor, `${name}.feed_forward.sublayer`);
   const residual = config.norm_placement === "pre" ? preNorm : postNorm;
@@ -199,16 +199,6 @@ function mix(weights_S, v_SK) {
 
 // What attention has computed for the tokens so far, so that it need not again: with it, a new token costs the work of
 // one position.
-class KVCache {
-  constructor(layers) {
-    this.layers = layers;
-  }
-
-  get length() {
-    return this.layers[0].length;
-  }
-}
-
 class LayerCache {
   constructor(nKvHeads) {
     this.keys_GSK = Array.from({ length: nKvHeads }, () => []);
@@ -290,69 +280,37 @@ function rmsNorm(gain, epsilon) {
 
 // -------------------------------------------------------------------------------------------------- positions.py
 
-function buildPositions(config, tensor) {
-  switch (config.position.type) {
-    case "sinusoidal":
-      return new Sinusoidal(config.d_model);
-    case "rope":
-      return new Rotary(config.position, config.head_width ?? config.d_model / config.n_heads);
-    case "learned":
-      return new Learned(tensor("positions.positions_TD"));
-    default:
-      return new NoPositions();
-  }
-}
-
 // No positions: only the causal mask, which hides the future, tells the order (equation 6).
-class NoPositions {
-  addToEmbedding(x_D) {
-    return x_D;
-  }
+const NO_POSITIONS = { addToEmbedding: (x_D) => x_D, rotate: (x_K) => x_K };
 
-  rotate(x_K) {
-    return x_K;
-  }
-}
-
-// One learned vector per position, added to the embedding (equation 6).
-class Learned extends NoPositions {
-  constructor(positions_TD) {
-    super();
-    this.positions_TD = positions_TD;
-  }
-
-  addToEmbedding(x_D, t) {
-    return add(x_D, this.positions_TD[t]);
-  }
+function buildPositions(config, tensor) {
+  const { type, base, rotated_fraction } = config.position;
+  const rotatedWidth = Math.floor(rotated_fraction * (config.head_width ?? config.d_model / config.n_heads));
+  const positions_TD = tensor("positions.positions_TD");
+  const kinds = {
+    learned: { addToEmbedding: (x_D, t) => add(x_D, positions_TD[t]) }, // one vector per position (equation 6)
+    sinusoidal: { addToEmbedding: addWaves },
+    rope: { rotate: (x_K, t) => rotatePairs(x_K, clockAngles(t, rotatedWidth, base)) },
+  };
+  return { ...NO_POSITIONS, ...kinds[type] };
 }
 
 // Fixed waves: PE[t, 2i] = sin(t / 10000^(2i/D)) and PE[t, 2i+1] = cos(the same angle) (equation 4).
-class Sinusoidal extends NoPositions {
-  addToEmbedding(x_D, t) {
-    const angles = clockAngles(t, x_D.length, 10_000);
-    return x_D.map((x, i) => x + (i % 2 === 0 ? Math.sin : Math.cos)(angles[Math.floor(i / 2)]));
-  }
+function addWaves(x_D, t) {
+  const angles = clockAngles(t, x_D.length, 10_000);
+  return x_D.map((x, i) => x + (i % 2 === 0 ? Math.sin : Math.cos)(angles[Math.floor(i / 2)]));
 }
 
 // RoPE: queries and keys turn with their position, the pair (i, i + I) by t * base^(-i/I) (equation 5). With fewer
 // pairs I than K/2, the last coordinates stay.
-class Rotary extends NoPositions {
-  constructor({ base, rotated_fraction }, headWidth) {
-    super();
-    this.base = base;
-    this.rotatedWidth = Math.floor(rotated_fraction * headWidth);
-  }
-
-  rotate(x_K, t) {
-    const nPairs = this.rotatedWidth / 2;
-    const turned_K = x_K.slice();
-    clockAngles(t, this.rotatedWidth, this.base).forEach((angle, i) => {
-      const [a, b, cos, sin] = [x_K[i], x_K[i + nPairs], Math.cos(angle), Math.sin(angle)];
-      turned_K[i] = a * cos - b * sin;
-      turned_K[i + nPairs] = b * cos + a * sin;
-    });
-    return turned_K;
-  }
+function rotatePairs(x_K, angles) {
+  const turned_K = x_K.slice();
+  angles.forEach((angle, i) => {
+    const [a, b, cos, sin] = [x_K[i], x_K[i + angles.length], Math.cos(angle), Math.sin(angle)];
+    turned_K[i] = a * cos - b * sin;
+    turned_K[i + angles.length] = b * cos + a * sin;
+  });
+  return turned_K;
 }
 
 // Angle of each of the width/2 clocks at position t: t * base^(-2i/width), in radians, rounded as PyTorch does.
@@ -425,7 +383,7 @@ function stateAfter(model, before, n) {
   const state = model.newState();
   if (n === 0) return state;
   const first = (name) => before.seen[name].map((x_TK) => x_TK.slice(0, n));
-  state.layers.forEach((cache, layer) => cache.append(first(`${layer}.attention.k`), first(`${layer}.attention.v`)));
+  state.forEach((cache, layer) => cache.append(first(`${layer}.attention.k`), first(`${layer}.attention.v`)));
   return state;
 }
 

@@ -121,23 +121,10 @@ function makeView(source) {
     metrics: {}, // by run, as are samples and live
     samples: {},
     live: {},
-    model: null,
-    examples: null,
-    examplesOf: null, // a run
-    trace: null,
-    logits: null, // at one place, as are baseLogits and otherLogits
     shown: "", // what the trace was asked for
-    base: null,
-    baseLogits: null,
-    other: null,
-    otherLogits: null,
-    otherProblem: null, // why B cannot read the text
-    truth: null,
-    deciding: null,
-    beliefs: null, // about a hidden state, of runs that have one
-    heads: null,
-    inside: null,
-    table: null,
+    // Undefined until they come: model, examples and examplesOf (a run), trace, base, other, truth, deciding, heads,
+    // inside, table; beliefs, about a hidden state, of runs that have one; logits, at one place, as are baseLogits and
+    // otherLogits; otherProblem: why B cannot read the text.
     opensOn: {}, // by run, the head that is shown until one is chosen
     look: {}, // another object whenever colours or sizes may have changed
     notFound: "", // what an address asked for in vain

@@ -1,7 +1,7 @@
 // Part 2: the text as a strip of tokens, each with the model's surprise and the least possible one.
 
 import { SHADES, shadeOf } from "./colours.js";
-import { changed, figure, fill, fixed, h, setFigure } from "./elements.js";
+import { changed, figure, fill, fixed, h } from "./elements.js";
 import { SKILLS } from "./examples.js";
 import { term } from "./glossary.js";
 import { placeOf, rove, selectToken } from "./moves.js";
@@ -11,7 +11,9 @@ import { textBox } from "./text_box.js";
 import { nameAt, piece, surprises, visible } from "./tokens.js";
 import { matching } from "./truth.js";
 
-const NOT_LEARNED = "given, not predicted";
+const OF_TALK =
+  "This model was fine-tuned on conversations: it reads a text as a question, between marks that say who speaks. " +
+  "It learned to predict answers alone, so only their tokens are coloured and counted.";
 const LONG = 24; // characters of a token that may need more than a line
 
 export function textPanel(root, view) {
@@ -21,42 +23,16 @@ export function textPanel(root, view) {
   const strip = h("div.strip", { role: "listbox", "aria-label": "Tokens", "aria-orientation": "horizontal" });
   const card = h("div.card", { "aria-live": "polite" });
   const note = h("p.note", { hidden: true });
-  const [surprise, floor, excess] = [figure("surprise", null), figure("floor", null), figure("excess", null)];
-  const floors = h("span", term("floor"), " ", floor, " · ", term("excess"), " ", excess);
-  const noFloors = h("span", { hidden: true }, "the floor is not known for all of them");
-  const count = h("span.figure", { "data-name": "tokens" });
-  const answered = figure("answered", null);
-  const ofAnswer = h("span", ", ", answered, " of them the answer's");
-  const noAnswer = h("span", ", and no answer yet: part 5 shows how it begins");
-  const means = h(
-    "span",
-    " · mean ",
-    term("surprise"),
-    " ",
-    surprise,
-    " ",
-    term("nats"),
-    h("span.if-truth", " · ", floors, noFloors),
-  );
-  root.append(
-    box,
-    note,
-    strip,
-    h("p.sum", count, " tokens", ofAnswer, noAnswer, means),
-    card,
-    h(
-      "div.legend",
-      h("span", "surprise"),
-      SHADES.map((name, i) => h(`span.shade.s${i}`, name)),
-      h(
-        "span.if-truth",
-        h("span.sample-token.s3", "fill"),
-        " the model's surprise",
-        h("span.sample-token.under-s3", "line"),
-        " the floor, on average the least possible: where both match, no model could do better",
-      ),
-    ),
-  );
+  const sum = h("p.sum");
+  const line = " the floor, on average the least possible: where both match, no model could do better";
+  const legend = [
+    h("span.sample-token.s3", "fill"),
+    " the model's surprise",
+    h("span.sample-token.under-s3", "line"),
+    line,
+  ];
+  const shades = SHADES.map((name, i) => h(`span.shade.s${i}`, name));
+  root.append(box, note, strip, sum, card, h("div.legend", "surprise", shades, h("span.if-truth", legend)));
 
   strip.addEventListener("click", (event) => {
     const token = event.target.closest(".token");
@@ -86,20 +62,15 @@ export function textPanel(root, view) {
 
   function drawStrip(truth) {
     const { trace, model } = view;
-    note.textContent = [
-      trace.is_cut && `${mostRead(model)} The text is shown as far as they reach.`,
-      model.has_chat &&
-        "This model was fine-tuned on conversations: it reads a text as a question, between marks that say who speaks. " +
-          "It learned to predict answers alone, so only their tokens are coloured and counted.",
-    ]
-      .filter(Boolean)
-      .join(" ");
+    const cut = trace.is_cut ? `${mostRead(model)} The text is shown as far as they reach. ` : "";
+    note.textContent = cut + (model.has_chat ? OF_TALK : "");
     note.hidden = !note.textContent;
     const nats_T = surprises(model, trace);
     const tokens = trace.ids.map((id, place) => {
       const nats = nats_T[place];
       const least = nats === null ? null : truth?.floor?.[place - 1];
       const text = model.texts[id];
+      const said = nats === null ? "given, not predicted" : `surprise ${fixed(nats)} nats`;
       const shade = !place ? "begin" : nats === null ? "given" : shadeOf(nats);
       const under = nats !== null && truth?.known ? `under-${shadeOf(least)}` : "";
       return h(
@@ -111,36 +82,36 @@ export function textPanel(root, view) {
           "data-id": id,
           "data-value": nats === null ? "" : nats.toPrecision(7),
           "data-floor": least ?? "",
-          "aria-label": place ? `${visible(text)}, ${saidOf(nats)}` : "start of the text",
+          "aria-label": place ? `${visible(text)}, ${said}` : "start of the text",
         },
         place ? piece(text) : "start",
       );
     });
-    const lines = (token, id) => (model.texts[id].includes("\n") ? [token, h("br")] : token);
-    fill(
-      strip,
-      tokens.map((token, place) => lines(token, trace.ids[place])),
-    );
-    count.textContent = trace.ids.length - 1;
-    count.dataset.value = trace.ids.length - 1;
-    const learned = nats_T.filter((nats) => nats !== null);
-    const show = (element, value) => setFigure(element, value, fixed(value, 3));
-    show(surprise, learned.length ? mean(learned) : null);
-    ofAnswer.hidden = !model.has_chat || !learned.length;
-    noAnswer.hidden = !model.has_chat || learned.length > 0;
-    means.hidden = model.has_chat && !learned.length;
-    setFigure(answered, learned.length, String(learned.length));
-    const both = nats_T
-      .map((nats, place) => [nats, truth?.floor?.[place - 1] ?? null])
-      .filter(([nats, least]) => nats !== null && least !== null);
+    const lines = tokens.map((token, i) => [token, model.texts[trace.ids[i]].includes("\n") && h("br")]);
+    fill(strip, lines);
     root.classList.toggle("no-truth", !truth?.known);
-    if (truth !== view.truth) return; // that of this text is on its way
-    const known = truth?.known && both.length === learned.length && both.length;
-    const meanOf = (numbers) => (known ? mean(numbers) : null);
-    floors.hidden = !known;
-    noFloors.hidden = Boolean(known) || !learned.length;
-    show(floor, meanOf(both.map(([, least]) => least)));
-    show(excess, meanOf(both.map(([nats, least]) => nats - least)));
+    drawSum(nats_T, truth);
+  }
+
+  // How many tokens there are, and their mean surprise. Until the truth of this text is there, the floor is a dash.
+  function drawSum(nats_T, truth) {
+    const [learned, isTalk] = [nats_T.filter((nats) => nats !== null), view.model.has_chat];
+    const least = nats_T.map((nats, place) => nats !== null && truth?.floor?.[place - 1]).filter(Number.isFinite);
+    const isComing = truth !== view.truth;
+    const isKnown = learned.length > 0 && least.length === learned.length && !isComing;
+    const shown = (name, value) => [" ", figure(name, value, fixed(value, 3))];
+    const [surprise, floor] = [mean(learned), isKnown ? mean(least) : null];
+    const floors = [" · ", term("floor"), shown("floor", floor), " · ", term("excess")];
+    const answered = [", ", figure("answered", learned.length, String(learned.length)), " of them the answer's"];
+    const answer = learned.length ? answered : ", and no answer yet: part 5 shows how it begins";
+    const n = nats_T.length - 1;
+    fill(
+      sum,
+      ...[figure("tokens", n, String(n)), " tokens", isTalk && answer],
+      (learned.length > 0 || !isTalk) && [" · mean ", term("surprise"), shown("surprise", surprise), " ", term("nats")],
+      (isKnown || isComing) && h("span.if-truth", floors, shown("excess", isKnown ? surprise - floor : null)),
+      !(isKnown || isComing) && learned.length > 0 && h("span.if-truth", " · the floor is not known for all of them"),
+    );
   }
 
   function mark() {
@@ -158,39 +129,19 @@ export function textPanel(root, view) {
     const { trace, truth, model } = view;
     const id = trace.ids[place];
     if (id === undefined) return;
-    const merges = mergesOf(model, id);
-    const fits = matching(truth, trace);
+    const [bytes, number] = [model.bytes[id], figure("id", id, String(id))];
+    const origin = bytes ? `bytes ${bytes}` : place ? "no text can forge it" : "stands before every text";
+    const nameOf = (part) => visible(model.texts[part]);
+    const made = mergesOf(model, id).map(([rank, , left, right]) => {
+      const both = `${nameOf(left)} + ${nameOf(right)}`;
+      return h("span.merge.mono", { title: `merge number ${rank}` }, both, h("sub", rank));
+    });
+    const alone = h("span.muted", bytes ? "a single byte: no merge made it" : "");
     fill(
       card,
-      h(
-        "div",
-        h("b.mono", nameAt(view, place)),
-        h(
-          "span.muted",
-          ` token ${place} · id `,
-          figure("id", id, String(id)),
-          model.bytes[id]
-            ? ` · bytes ${model.bytes[id]}`
-            : place
-              ? " · no text can forge it"
-              : " · stands before every text",
-        ),
-      ),
-      place ? h("div", surpriseAt(place, fits)) : h("div.muted", "Training puts this token between any two texts."),
-      merges.length
-        ? h(
-            "div.merges",
-            h("span.muted", "made by "),
-            merges.map(([rank, , left, right]) =>
-              h(
-                "span.merge.mono",
-                { title: `merge number ${rank}` },
-                `${visible(model.texts[left])} + ${visible(model.texts[right])}`,
-                h("sub", rank),
-              ),
-            ),
-          )
-        : h("div.merges.muted", model.bytes[id] ? "a single byte: no merge made it" : ""),
+      h("div", h("b.mono", nameAt(view, place)), h("span.muted", ` token ${place} · id `, number, ` · ${origin}`)),
+      h("div", place ? surpriseAt(place, matching(truth, trace)) : "Training puts this token between any two texts."),
+      h("div.merges", made.length ? [h("span.muted", "made by "), made] : alone),
     );
   }
 
@@ -209,10 +160,6 @@ export function textPanel(root, view) {
       skills.length > 0 && h("span.muted", ` · needs ${skills.map((skill) => SKILLS[skill] ?? skill).join(", ")}`),
     ];
   }
-}
-
-function saidOf(nats) {
-  return nats === null ? NOT_LEARNED : `surprise ${fixed(nats)} nats`;
 }
 
 // The merges that made a token from bytes, in the order in which they were learned.
