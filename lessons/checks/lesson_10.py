@@ -471,7 +471,7 @@ def orthogonalised(lesson: ModuleType) -> None:
         expect(answer, left @ right, what, tolerance=1e-5)
     wide = np.array([[3.0, 0.0, 0.0], [0.0, 0.5, 0.0]])  # the third input was 0 in all examples
     for g, what in ((wide, "a gradient (2, 3) whose last column is 0"), (wide.T, "one (3, 2) whose last row is 0")):
-        answer = _call(what, lesson.orthogonalised, g)
+        answer = call(what, lesson.orthogonalised, g)
         if np.shape(answer) == g.shape and not np.isfinite(answer).all():
             raise Wrong(f"{what}: your matrix has a NaN, though both singular values, 3 and 0.5, are larger than 0. Do "
                         "you divide by the length of a direction that the gradient does not have?")  # fmt: skip
