@@ -171,7 +171,7 @@ def _causal_weights_of_any(lesson: ModuleType, rng: np.random.Generator, shape: 
     expect(call(what, lesson.causal_weights, scores), right, what)
 
     even = np.array([_causal(table) for table in np.zeros((right.size // (T * S), T, S))]).reshape(shape)
-    answer = _call(what, lesson.causal_weights, np.zeros(shape))
+    answer = call(what, lesson.causal_weights, np.zeros(shape))
     if _has_nan(answer):
         raise Wrong(f"{what}, all scores 0: there are NaN. A score of 0 is one like any other; only what lies ahead is "
                     "hidden")  # fmt: skip
@@ -195,7 +195,7 @@ def _causal_weights_of_any(lesson: ModuleType, rng: np.random.Generator, shape: 
     _expect_none_ahead(answer, is_future, what)
     expect(answer, right, f"{what}: with 300 more on each score of the future, which must not matter", tolerance=1e-7)
 
-    answer = _call(what, lesson.causal_weights, np.full(shape, -1e12))
+    answer = call(what, lesson.causal_weights, np.full(shape, -1e12))
     _expect_none_ahead(answer, is_future, f"{what}, all scores -10¹²")
     expect(answer, even, f"{what}, all scores -10¹²")
 
@@ -528,7 +528,7 @@ def rotate(lesson: ModuleType) -> None:
     x = rng.integers(2, 9, size=(5, 6))
     right, what = _turned(x, np.arange(5), speeds), "whole numbers in x"
     cut_off = f"{what}: your result is whole, too, and cut off; an array made like x holds no others"
-    expect(_call(what, lesson.rotate, x.copy()), right, what, [(np.trunc(right), cut_off)])
+    expect(call(what, lesson.rotate, x.copy()), right, what, [(np.trunc(right), cut_off)])
 
 
 # ---- Another text, and the whole ----
