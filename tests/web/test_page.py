@@ -607,7 +607,7 @@ def test_the_curve_chooses_the_model_of_a_moment_and_the_reader_guesses_with_it(
         };
     }""")
     page.click("#held-out")
-    expect(page.locator("#part-text .note")).to_contain_text("5 documents are held out here")
+    expect(page.locator("#part-machine .refused")).to_have_text("5 documents are held out here")
     page.click("#held-out")
     page.evaluate("() => { microscope.source.fable = fable; }")
     assert page.evaluate("numbers") == [1, 1]
