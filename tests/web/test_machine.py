@@ -81,6 +81,34 @@ def test_a_step_of_a_layer_has_the_formulas_by_which_this_model_computes_it_and_
     assert any("ρ" in line for line in all_lines) == ("shares of experts" in kinds)
 
 
+CURVE = """async (given) => {
+    const { drawCurve } = await import("/static/curve.js");
+    const figure = document.createElement("figure");
+    const chart = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    document.body.append(figure);
+    figure.append(chart);
+    drawCurve(chart, { level: null, unit: "nats", checkpoints: [0, 1, 2, 9].map((step) => ({ step })), ...given });
+    return [...chart.querySelectorAll("circle.kept")].map((dot) => dot.getAttribute("cy"));
+}"""
+
+
+@pytest.mark.parametrize(
+    ("training", "held"),
+    [
+        ([], []),
+        ([[1, 3]], []),
+        ([[1, 3], [2, 2], [3, 1]], []),
+        ([[1, 3], [2, 2]], [[2, 2], [4, 1]]),
+        ([], [[4, 1]]),
+        ([[2, 1]], [[2, 1]]),
+    ],
+)
+def test_a_checkpoint_sits_on_the_curve_where_it_was_not_measured_too(modules, training, held):
+    heights = modules.evaluate(CURVE, {"training": training, "held": held})
+    assert len(heights) == (4 if training or held else 0)
+    assert [float(each) for each in heights] == sorted(map(float, heights))  # a loss falls, and none is NaN
+
+
 NUMBERS = """async () => {
     const { exact, percent } = await import("/static/elements.js");
     return [[0, 1e-5, 0.004, -0.004, 0.5, 3.14159].map(exact), [0, 1e-4, 0.9994, 0.9998, 1 - 1e-12, 1].map(percent)];

@@ -31,7 +31,7 @@ export function drawCurve(chart, { held, training, level, unit, isEven, checkpoi
     const curve = training.length && !(held[0]?.[0] <= step) ? training : held;
     const after = curve.find(([at]) => at >= step) ?? curve.at(-1);
     const before = curve.findLast(([at]) => at <= step) ?? after;
-    const share = (x(step) - x(before[0])) / (x(after[0]) - x(before[0])) || 0;
+    const share = after === before ? 0 : (x(step) - x(before[0])) / (x(after[0]) - x(before[0])) || 0; // 0/0 at the edge
     return y(before[1]) + share * (y(after[1]) - y(before[1]));
   };
   const dot = (name, r) => (step) => svg(name, { cx: x(step), cy: heightAt(step), r });
