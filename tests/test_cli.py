@@ -399,7 +399,7 @@ def test_debug_shows_the_traceback(monkeypatch):
 def test_cost_is_shown_as_a_table(workplace: Path, pellucid):
     lines = pellucid("cost", "tiny.yaml").stdout.splitlines()
     assert {"parameters", "memory in MB"} <= {*lines}
-    assert any(line.startswith("    all 20 steps") for line in lines)
+    assert any(line.startswith("all 20 steps") for line in lines)
 
 
 def test_explain_shows_a_held_out_fable_or_a_prompt_beside_the_truth(fables_run: Path, pellucid):

@@ -78,7 +78,8 @@ def test_the_table_counts_what_the_grammar_says(monkeypatch):
     unseen = [instruction for instruction, _ in EXAMPLES if not instruction.is_seen_wording]
     assert table.whole["in wordings never seen"].n == len(unseen)
     assert table.to_json()["instructions"]["all"]["obeys"]["share"] == pytest.approx(2 / 3)
-    assert "  all                                   30   33.3%   66.7%   48.8% to 80.8%" in table.table()
+    [row] = (line.split() for line in table.table().splitlines() if line.startswith("all "))
+    assert row == ["all", "30", "33.3%", "66.7%", "48.8%", "to", "80.8%"]
 
 
 def test_an_answer_about_something_else_does_not_obey():

@@ -138,8 +138,8 @@ def test_a_skill_is_done_by_the_head_that_looks_there_and_is_missed_most():
     assert replace(found, heads=[work(1, 0, 0.9, 0.1, half_width=0.2)]).done_by("recall") is None  # perhaps no cost
 
     lines = found.table().splitlines()
-    assert lines[3].split() == ["evenly", "3.0%"]
-    assert lines[6].split() == ["1.0", "90.0", "±2.0", "+4.00", "±0.10", "+8.00", "±0.10"]
+    assert lines[2].split() == ["evenly", "3.0%"]
+    assert lines[5].split() == ["1.0", "90.0", "±2.0", "+4.00", "±0.10", "+8.00", "±0.10"]
     sentence = "recall: head 1.0; without it, recall loses 4.00 nats per document and all skills together 8.00"
     assert lines[-1] == sentence
     sentence = "recall: no single head does it; 1.1 looks there most, and 0.0 is missed most"
@@ -209,10 +209,10 @@ def test_where_no_words_are_known_to_decide_the_table_has_the_costs_of_all_skill
     found = attribute(model, tokenizer, corpus.language, held_out_documents(corpus, tokenizer, 21, n=3))
     assert found.evenly == {}
     lines = found.table().splitlines()
-    assert lines[2].split() == ["head", "symbol", "spelling", "all"]
-    assert [line.split()[0] for line in lines[3:]] == ["0.0", "0.1", "1.0", "1.1"]
+    assert lines[1].split() == ["head", "symbol", "spelling", "all"]
+    assert [line.split()[0] for line in lines[2:]] == ["0.0", "0.1", "1.0", "1.1"]
     cost = found.heads[0].costs.by_skill["symbol"]
-    assert lines[3].split()[1:3] == [f"{cost.mean:+.2f}", f"±{cost.half_width:.2f}"]
+    assert lines[2].split()[1:3] == [f"{cost.mean:+.2f}", f"±{cost.half_width:.2f}"]
 
     listed = ListedCorpus(
         {"ab cd": 0.5, "ac cd": 0.25, "ad cd": 0.25}, n_validation=2

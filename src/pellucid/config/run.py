@@ -19,7 +19,6 @@ from pellucid.config.data import (
     PreferencesConfig,
     TokenizerConfig,
 )
-from pellucid.config.generation import SampleConfig
 from pellucid.config.model import ModelConfig, with_type
 from pellucid.config.post_training import (
     GRPOConfig,
@@ -29,7 +28,14 @@ from pellucid.config.post_training import (
     Quantization,
 )
 from pellucid.config.shipped import find_run
-from pellucid.config.training import CheckpointConfig, EvaluationConfig, OptimizerConfig, ScheduleConfig, TrainConfig
+from pellucid.config.training import (
+    CheckpointConfig,
+    EvaluationConfig,
+    OptimizerConfig,
+    SampleConfig,
+    ScheduleConfig,
+    TrainConfig,
+)
 from pellucid.files import RUNS_ROOT
 
 NEEDS_REFERENCE = ("dpo", "grpo", "ppo")

@@ -6,6 +6,7 @@ from typing import Any
 from pellucid.cost.build import RunCost
 from pellucid.cost.machine import Machine
 from pellucid.cost.step_time import duration, model_flops_utilization, step_seconds
+from pellucid.tables import table
 
 
 def cost_report(cost: RunCost, machine: Machine) -> dict[str, Any]:
@@ -35,26 +36,28 @@ def cost_table(cost: RunCost, machine: Machine) -> str:
         for part in ("parameters", "forward_flops_per_token", "training_flops_per_token", "memory_bytes", "predicted")
     )
     cache, state = memory.pop("kv_cache_per_token"), memory.pop("state")
-    lines = [
-        "parameters",
-        *(_line(part, f"{n:,}", f"{n / parameters['total']:.1%}") for part, n in parameters.items() if n),
-        f"{'FLOPs per token':<32}{'forward':>18}  {'training':>18}",
-        *(_line(part, f"{forward[part]:,}", f"{training[part]:,}") for part in forward if forward[part]),
-        "memory in MB",
-        *(_line(kind, f"{n_bytes / 1e6:,.1f}") for kind, n_bytes in memory.items()),
-        *([_line("KV cache, per 1,000 tokens", f"{cache / 1e3:,.1f}")] if cache else []),
-        _line("state of a full context", f"{state / 1e6:,.3f}"),
-        f"predicted time on this machine ({machine.where}), whose speed was measured just now",
-        _line("large matrix products", f"{machine.flops_per_second / 1e9:,.0f} GFLOP/s"),
-        _line("reading and writing memory", f"{machine.bytes_per_second / 1e9:,.1f} GB/s"),
-        _line("starting an operation", f"{machine.seconds_per_operation * 1e6:,.1f} us"),
-        _line("one step", duration(predicted["seconds_per_step"])),
-        _line(f"all {cost.steps:,} steps", duration(predicted["training_seconds"])),
-        _line("tokens per second", f"{predicted['tokens_per_second']:,.0f}"),
-        _line("model FLOPs utilization (MFU)", f"{predicted['model_flops_utilization']:.0%} of the peak"),
-    ]
-    return "\n".join(lines)
-
-
-def _line(name: str, first: str, second: str = "") -> str:
-    return f"    {name.replace('_', ' '):<28}{first:>18}  {second:>18}".rstrip()
+    blocks: dict[tuple[str, ...], list[tuple[str, ...]]] = {
+        ("parameters", "", ""): [
+            (part, f"{n:,}", f"{n / parameters['total']:.1%}") for part, n in parameters.items() if n
+        ],
+        ("FLOPs per token", "forward", "training"): [
+            (part, f"{forward[part]:,}", f"{training[part]:,}") for part in forward if forward[part]
+        ],
+        ("memory in MB", ""): [
+            *((kind, f"{n_bytes / 1e6:,.1f}") for kind, n_bytes in memory.items()),
+            *([("KV cache, per 1,000 tokens", f"{cache / 1e3:,.1f}")] if cache else []),
+            ("state of a full context", f"{state / 1e6:,.3f}"),
+        ],
+        ("predicted time", f"on {machine.where}, whose speed was measured just now"): [
+            ("large matrix products", f"{machine.flops_per_second / 1e9:,.0f} GFLOP/s"),
+            ("reading and writing memory", f"{machine.bytes_per_second / 1e9:,.1f} GB/s"),
+            ("starting an operation", f"{machine.seconds_per_operation * 1e6:,.1f} us"),
+            ("one step", duration(predicted["seconds_per_step"])),
+            (f"all {cost.steps:,} steps", duration(predicted["training_seconds"])),
+            ("tokens per second", f"{predicted['tokens_per_second']:,.0f}"),
+            ("model FLOPs utilization (MFU)", f"{predicted['model_flops_utilization']:.0%} of the peak"),
+        ],
+    }
+    return "\n\n".join(
+        table(heading, [(name.replace("_", " "), *cells) for name, *cells in rows]) for heading, rows in blocks.items()
+    )

@@ -88,19 +88,28 @@ class AnswerTable:
 
     def table(self) -> str:
         """All figures for a person to read."""
-        lines = [f"{'answers to held-out instructions':34}{'number':>8}{'whole':>8}{'obey':>8}   95 % of obey"]
-        for name, whole in self.whole.items():
-            obeys = self.obeys[name]
-            low, high = obeys.interval
-            lines.append(f"  {name:32}{whole.n:8,}{whole.value:8.1%}{obeys.value:8.1%}   {low:.1%} to {high:.1%}")
-        lines += ["", f"reward      {self.reward:.3f}, the mean: half for a whole fable, half for one that obeys"]
-        lines += [f"distinct    {self.distinct:.1%} of the answers; {self.tokens_per_answer:.0f} tokens each"]
+        from pellucid.tables import table
+
+        heading = "answers to held-out instructions", "number", "whole", "obey", "95 % of obey"
+        rows = [
+            (
+                name,
+                f"{whole.n:,}",
+                f"{whole.value:.1%}",
+                f"{obeys.value:.1%}",
+                " to ".join(map("{:.1%}".format, obeys.interval)),
+            )
+            for (name, whole), obeys in zip(self.whole.items(), self.obeys.values(), strict=True)
+        ]
+        facts = {
+            "reward": f"{self.reward:.3f}, the mean: half for a whole fable, half for one that obeys",
+            "distinct": f"{self.distinct:.1%} of the answers; {self.tokens_per_answer:.0f} tokens each",
+        }
         if self.first_faults:
-            faults = ", ".join(f"{name} {number}" for name, number in self.first_faults.items())
-            lines += [f"first fault {faults}"]
+            facts["first fault"] = ", ".join(f"{name} {number}" for name, number in self.first_faults.items())
         if self.kl is not None:
-            lines += [f"divergence  {self.kl:.2f} nats per answer from {self.reference}"]
-        return "\n".join(lines)
+            facts["divergence"] = f"{self.kl:.2f} nats per answer from {self.reference}"
+        return f"{table(heading, rows, {len(rows) - 1: 'bold'})}\n\n{table((), facts.items())}"
 
 
 def judge_answers(

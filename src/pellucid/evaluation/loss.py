@@ -131,27 +131,26 @@ class Evaluation:
 
     def table(self) -> str:
         """All figures for a person to read, one per line."""
-        lines = [
-            f"loss        {self.loss_nats_per_token:.4f} nats/token over {self.n_tokens:,} tokens",
-            f"perplexity  {self.perplexity:.3f}",
-            f"bits/byte   {self.bits_per_byte:.4f}",
-        ]
-        if self.floor_nats is not None:
-            lines += [
-                f"floor       {self.floor_nats_per_token:.4f} nats/token: the best that any model can do",
-                f"excess      {self.excess_nats_per_token:.4f} nats/token, {self.excess_fraction:.1%} of the floor"
-                + ("" if self.left_to_learn is None else f", {self.left_to_learn:.2%} of what context tells"),
-            ]
-        if self.impossible is not None:
-            mean, half_width = 100 * self.impossible.mean, 100 * self.impossible.half_width
-            lines.append(f"impossible  {mean:.1f} ± {half_width:.1f} % of its probability is on impossible texts")
-        if self.chance is not None and self.chance < IMPOSSIBLE:
-            lines.append(f"verdict     {self.verdict()}")
-        if self.skills is not None:
-            lines += ["", self.skills.table()]
-        if self.answers is not None:
-            lines += ["", self.answers.table()]
-        return "\n".join(lines)
+        from pellucid.tables import table
+
+        facts = {
+            "loss": f"{self.loss_nats_per_token:.4f} nats/token over {self.n_tokens:,} tokens",
+            "perplexity": f"{self.perplexity:.3f}",
+            "bits/byte": f"{self.bits_per_byte:.4f}",
+            "floor": self.floor_nats is not None
+            and f"{self.floor_nats_per_token:.4f} nats/token: the best that any model can do",
+            "excess": self.floor_nats is not None
+            and f"{self.excess_nats_per_token:.4f} nats/token, {self.excess_fraction:.1%} of the floor"
+            + ("" if self.left_to_learn is None else f", {self.left_to_learn:.2%} of what context tells"),
+            "impossible": self.impossible
+            and f"{100 * self.impossible.mean:.1f} ± {100 * self.impossible.half_width:.1f} % "
+            f"of its probability is on impossible texts",
+            "verdict": self.chance is not None and self.chance < IMPOSSIBLE and self.verdict(),
+        }
+        known = [(name, text) for name, text in facts.items() if text]
+        return "\n\n".join(
+            [table((), known, {4: "bold"}), *(part.table() for part in (self.skills, self.answers) if part)]
+        )
 
     def verdict(self) -> str:
         """On a score below the floor: how often it happens to an honest model, and what is wrong here."""

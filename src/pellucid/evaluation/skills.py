@@ -64,19 +64,28 @@ class SkillTable:
 
     def table(self) -> str:
         """For a person to read, the largest excess first, and the sum of all."""
-        lines = [
-            "             share of    nats per document              excess,",
-            "skill          tokens     loss    floor   excess   nats/token   right where certain",
+        from pellucid.tables import table
+
+        loss, floor = (sum(getattr(each, of) for each in self.scores.values()) for of in ("loss_nats", "floor_nats"))
+        scores = {**dict(self.by_excess), "all": SkillScore(self.n_tokens, loss, floor, None)}
+        figures = {skill: list(self._figures(score).values()) for skill, score in scores.items()}
+        cells = [
+            (
+                skill,
+                f"{share:.1%}",
+                *map("{:.3f}".format, nats),
+                f"{excess:.5f}",
+                "" if right is None else f"{right:.2%}",
+            )
+            for skill, (share, _, _, excess, *nats, right) in figures.items()
         ]
-        loss, floor = (
-            sum(getattr(each, kind) for each in self.scores.values()) for kind in ("loss_nats", "floor_nats")
+        return table(
+            ("skill", "share of tokens", "loss", "floor", "excess", "excess per token", "right where certain"),
+            cells,
+            {[*scores].index(self.hardest): "bold"},
+            above=["in nats per document:"],
+            below=[f"hardest: {self.hardest}, by its excess at a token that takes it"],
         )
-        for skill, score in [*self.by_excess, ("all", SkillScore(self.n_tokens, loss, floor, None))]:
-            share, *nats, accuracy = self._figures(score).values()
-            per_document = "".join(f"{each:9.3f}" for each in nats[3:])
-            right = "" if accuracy is None else f"{accuracy:20.2%}"
-            lines.append(f"{skill:<12}{share:9.1%}{per_document}{nats[2]:13.5f}{right}")
-        return "\n".join([*lines, f"hardest: {self.hardest}, with the largest excess at a token that takes it"])
 
 
 def skill_table(

@@ -26,13 +26,14 @@ class Sizes:
     model_bits_after: float
 
     def table(self) -> str:
+        from pellucid.tables import table
+
         rows = [
             ("linear layers inside blocks", self.quantized_weights, self.bits_before, self.bits_after),
             ("the whole model", self.weights, self.model_bits_before, self.model_bits_after),
         ]
-        lines = [f"{'bits for each weight':28}{'weights':>14}{'before':>10}{'after':>10}"]
-        lines += [f"{name:28}{n:>14,}{before:>10.3f}{after:>10.3f}" for name, n, before, after in rows]
-        return "\n".join(lines)
+        cells = [(name, f"{n:,}", f"{before:.3f}", f"{after:.3f}") for name, n, before, after in rows]
+        return table(("bits for each weight", "weights", "before", "after"), cells)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -13,6 +13,7 @@ from pellucid.experiments.plan import Plan, PlannedRun
 from pellucid.experiments.results import read_result
 from pellucid.runs.cost_of_run import cost_of_run, vocab_size_of
 from pellucid.runtime.precision import Precision, resolve_precision
+from pellucid.tables import table
 
 HEADER = ["run", "seed", "parameters", "steps", "tokens", "FLOPs", "time", "state"]
 
@@ -48,7 +49,7 @@ def forecast_table(plan: Plan, folder: Path, jobs: int) -> str:
         counts = [f"{cost.model.parameters.total:,}", f"{cost.steps:,}", f"{tokens:,}", f"{flops:.2e}"]
         rows.append([run.label, str(run.seed), *counts, duration(seconds), state])
     left = duration(total_seconds(seconds_left, jobs))
-    return f"{_aligned([HEADER, *rows])}\n{len(rows)} runs, {jobs} at a time: about {left} left, evaluations aside"
+    return f"{table(HEADER, rows)}\n{len(rows)} runs, {jobs} at a time: about {left} left, evaluations aside"
 
 
 def total_seconds(seconds: Sequence[float], jobs: int) -> float:
@@ -66,13 +67,3 @@ def _state(run: PlannedRun, run_dir: Path) -> tuple[str, float]:
     if steps := steps_in(run_dir):
         return f"to resume at step {steps[-1]}", 1 - steps[-1] / run.config.train.steps
     return "to run", 1.0
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as aligned columns: numbers to the right, the first and the last column to the left."""
-    columns = []
-    for heading, *cells in zip(*rows, strict=True):
-        side = "<" if heading in (HEADER[0], HEADER[-1]) else ">"
-        width = max(map(len, [heading, *cells]))
-        columns.append([f"{cell:{side}{width}}" for cell in [heading, *cells]])
-    return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))

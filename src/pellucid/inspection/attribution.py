@@ -11,7 +11,7 @@ skill; only both together show that the head does the work:
 Shapes: L layers, H heads, K skills that earlier words can decide, T positions as queries, S as keys, F documents.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -26,9 +26,8 @@ from pellucid.inspection.trace import trace
 from pellucid.languages.grammar.skills import CHOICE
 from pellucid.languages.language import SPELLING, Language
 from pellucid.model.decoder import Decoder
+from pellucid.tables import table
 from pellucid.tokenizer import Tokenizer
-
-COLUMNS = 4  # skills beside each other in the table
 
 
 @dataclass(frozen=True)
@@ -75,26 +74,23 @@ class Attribution:
 
     def table(self) -> str:
         """The results as a table to read: in full for the skills that words decide, or else the costs of all skills."""
-        lines = [f"what heads do, on {self.n_documents} held-out documents (± 95 %):"]
-        if self.evenly:
-            lines[0] += " how much of their attention, in %, is on the words"
-            lines.append("that decide the next token, and how many nats per document each skill loses without them")
-        else:
-            lines[0] += " how many nats per document each skill loses"
-            lines.append("without them; of none is it known that a few words decide it")
+        of_each = "how many nats per document each skill loses without"
+        title = f"what heads do, on {self.n_documents} held-out documents (± 95 %): " + (
+            f"how much of their attention, in %, is on the words that decide the next token, and {of_each} them"
+            if self.evenly
+            else f"{of_each} them; of none is it known that a few words decide it"
+        )
         skills = list(self.evenly) or list(self.heads[0].costs.by_skill)
-        for first in range(0, len(skills), COLUMNS):
-            lines += self._rows(skills[first : first + COLUMNS])
-        return "\n".join([*lines, *map(self._sentence, self.evenly)])
-
-    def _rows(self, skills: Sequence[str]) -> Iterator[str]:
-        """A row for each head, with the names of these skills above."""
-        yield "head   " + "".join(f"{skill:^25}" for skill in skills) + f"{'all':>14}"
+        columns = [f"{skill}{what}" for skill in skills for what in ((": looks", ": loses") if self.evenly else ("",))]
+        rows = [
+            (head.name, *(cell for skill in skills for cell in _cells(head, skill)), _costs(head.costs.all))
+            for head in self.heads
+        ]
         if self.evenly:
-            yield "evenly " + "".join(f"{self.evenly[skill]:>7.1%}{'':18}" for skill in skills).rstrip()
-        for head in self.heads:
-            cells = "".join(_looks(head.looks.get(skill)) + _costs(head.costs.by_skill[skill]) for skill in skills)
-            yield f"{head.name:<7}{cells}{_costs(head.costs.all):>14}"
+            rows.insert(0, ("evenly", *(cell for share in self.evenly.values() for cell in (f"{share:.1%}", "")), ""))
+        doers = {head.name for skill in self.evenly for head in [self.done_by(skill)] if head}
+        styles = {i: "bold" for i, (name, *_) in enumerate(rows) if name in doers}
+        return table(("head", *columns, "all"), rows, styles, above=[title], below=[*map(self._sentence, self.evenly)])
 
     def _sentence(self, skill: str) -> str:
         head = self.done_by(skill)
@@ -107,12 +103,15 @@ class Attribution:
         return f"{skill}: head {head.name}; without it, {without}"
 
 
-def _looks(share: Estimate | None) -> str:
-    return " " * 12 if share is None else f"{100 * share.mean:>6.1f} ±{100 * share.half_width:<4.1f}"
+def _cells(head: HeadWork, skill: str) -> list[str]:
+    """What the head looks at, if that is known, and what the skill loses without it."""
+    look = head.looks.get(skill)
+    looks = [] if look is None else [f"{100 * look.mean:.1f} ±{100 * look.half_width:.1f}"]
+    return [*looks, _costs(head.costs.by_skill[skill])]
 
 
 def _costs(cost: Estimate) -> str:
-    return f"{cost.mean:>+7.2f} ±{cost.half_width:<4.2f}"
+    return f"{cost.mean:+.2f} ±{cost.half_width:.2f}"
 
 
 @dataclass(frozen=True)

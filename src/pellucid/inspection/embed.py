@@ -24,6 +24,7 @@ from torch.nn.utils.rnn import pad_sequence
 from pellucid.errors import ConfigError, DataError, Option
 from pellucid.files import written_whole
 from pellucid.model.language_model import LanguageModel, eval_mode
+from pellucid.tables import table
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.pieces import token_text, visible
 
@@ -195,8 +196,8 @@ def nearest(vector_D: Floats, embeddings: Embeddings, k: int) -> list[Neighbour]
 
 
 def nearest_table(neighbours: Sequence[Neighbour]) -> str:
-    rows = [f"{each.similarity:7.3f}  {each.number:6}  {beginning(each.text)}" for each in neighbours]
-    return "\n".join([" cosine  number  text", *rows])
+    rows = [(f"{each.similarity:.3f}", str(each.number), beginning(each.text)) for each in neighbours]
+    return table(("cosine", "number", "text"), rows)
 
 
 def beginning(text: str) -> str:

@@ -22,6 +22,7 @@ from pellucid.errors import ConfigError
 from pellucid.inspection.interventions import attention_of
 from pellucid.inspection.trace import trace
 from pellucid.model.decoder import Decoder
+from pellucid.tables import table
 from pellucid.tokenizer import Tokenizer
 
 SCORES = ("previous token", "induction", "same token", "first token")
@@ -88,11 +89,8 @@ def scores_of(weights_LHTS: Tensor, n: int) -> Tensor:
 
 def scores_table(heads: Sequence[HeadScores]) -> str:
     """A table with a row for each head."""
-    lines = [
-        "where heads look when random tokens are read twice: mean weight, in the second half, on",
-        f"head    {''.join(f'{name:>16}' for name in SCORES)}   so it is",
+    rows = [
+        (f"{each.layer}.{each.head}", *(f"{each.scores[name]:.1%}" for name in SCORES), each.name) for each in heads
     ]
-    for each in heads:
-        cells = "".join(f"{each.scores[name]:16.1%}" for name in SCORES)
-        lines.append(f"{each.layer}.{each.head:<6}{cells}   {each.name}")
-    return "\n".join(lines)
+    title = "where heads look when random tokens are read twice: mean weight, in the second half, on"
+    return table(("head", *SCORES, "so it is"), rows, above=[title])

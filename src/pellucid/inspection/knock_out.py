@@ -25,6 +25,7 @@ from pellucid.inspection.interventions import Place, check_places, nothing, plac
 from pellucid.languages.language import Language
 from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import eval_mode
+from pellucid.tables import table
 from pellucid.tokenizer import Tokenizer
 
 Floats = NDArray[np.float64]
@@ -84,16 +85,15 @@ class KnockOutTable:
 
     def table(self) -> str:
         """A table with a row for each knock-out and a column for each skill."""
-        lines = [
-            f"knocked out: what it costs each skill, nats per document (mean over {self.n_documents} held out ± 95 %)",
-            f"{'':<16}" + "".join(f" {skill:>12}" for skill in (*self.floor, "all")),
-        ]
-        for name, nats in (("the floor", self.floor), ("the intact model", self.intact)):
-            lines.append(f"{name:<16}" + "".join(f" {each:12.2f}" for each in (*nats.values(), sum(nats.values()))))
-        for row in self.rows:
-            cells = (f"{cost.mean:+.2f} ±{cost.half_width:.2f}" for cost in (*row.by_skill.values(), row.all))
-            lines.append(f"{row.name:<16}" + "".join(f" {cell:>12}" for cell in cells))
-        return "\n".join(lines)
+        known = [("the floor", self.floor), ("the intact model", self.intact)]
+        rows = [(name, *map("{:.2f}".format, (*nats.values(), sum(nats.values())))) for name, nats in known]
+        rows += [(row.name, *map(_plus_minus, (*row.by_skill.values(), row.all))) for row in self.rows]
+        title = f"what it costs each skill, nats per document (mean over {self.n_documents} held out ± 95 %)"
+        return table(("knocked out", *self.floor, "all"), rows, above=[title])
+
+
+def _plus_minus(cost: Estimate) -> str:
+    return f"{cost.mean:+.2f} ±{cost.half_width:.2f}"
 
 
 def held_out_documents(corpus: Drawn, tokenizer: Tokenizer, context_length: int, n: int = N_DOCUMENTS) -> list[HeldOut]:

@@ -24,6 +24,7 @@ from pellucid.inspection.embed import Floats, layers_of_texts
 from pellucid.languages.fables import Fables
 from pellucid.languages.fables.reading import PROPERTIES
 from pellucid.model.language_model import LanguageModel
+from pellucid.tables import table
 from pellucid.tokenizer import Tokenizer
 
 Integers = NDArray[np.int64]
@@ -52,13 +53,17 @@ class ProbeTable:
 
     def table(self) -> str:
         """A table with a row for each probe and a column for each property."""
-        rows = {"": list(self.n_classes), "how many there are": list(map(str, self.n_classes.values()))}
-        for row, cells in self.scores.items():
-            rows[row] = [f"{100 * each.mean:.1f} ± {100 * each.half_width:.1f}" for each in cells.values()]
+        rows = [("how many there are", *map(str, self.n_classes.values()))]
+        rows += [
+            (row, *(f"{100 * each.mean:.1f} ± {100 * each.half_width:.1f}" for each in cells.values()))
+            for row, cells in self.scores.items()
+        ]
         n_train = (self.n_fables + 1) // 2
-        title = "what is told so far, as a linear probe reads it off the vectors at sentence ends: % right"
-        lines = [title, f"({n_train:,} fables to learn from, {self.n_fables - n_train:,} to be scored on)", ""]
-        return "\n".join([*lines, *(f"{row:<22}" + "".join(f"{cell:>14}" for cell in rows[row]) for row in rows)])
+        title = (
+            "what is told so far, as a linear probe reads it off the vectors at sentence ends: % right "
+            f"({n_train:,} fables to learn from, {self.n_fables - n_train:,} to be scored on)"
+        )
+        return table(("", *self.n_classes), rows, above=[title, ""])
 
 
 @dataclass(frozen=True)

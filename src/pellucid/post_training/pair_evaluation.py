@@ -49,16 +49,17 @@ class PairEvaluation:
 
     def table(self) -> str:
         """All figures for a person to read, one per line."""
+        from pellucid.tables import table
+
         guessing = math.log(math.factorial(self.n_answers))
         name, ends = ("pair loss", "the two") if self.n_answers == 2 else ("loss", "the best and the worst")
         over = f"{self.n_pairs:,} {self._kind}s"
-        return "\n".join(
-            [
-                f"{name:12}{self.loss:.4f} nats over {over}; guessing costs {guessing:.4f}",
-                f"accuracy    {self.accuracy:.1%} of the pairs: the better answer has the higher reward",
-                f"margin      {self.margin:.4f} between the rewards of {ends}",
-            ]
-        )
+        facts = {
+            name: f"{self.loss:.4f} nats over {over}; guessing costs {guessing:.4f}",
+            "accuracy": f"{self.accuracy:.1%} of the pairs: the better answer has the higher reward",
+            "margin": f"{self.margin:.4f} between the rewards of {ends}",
+        }
+        return table((), facts.items())
 
     def __str__(self) -> str:
         return f"{self.brief()}, over {self.n_pairs:,} {self._kind}s"

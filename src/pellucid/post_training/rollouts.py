@@ -106,15 +106,17 @@ class RewardEvaluation:
 
     def table(self) -> str:
         """All figures for a person to read, one per line."""
-        lines = [
-            f"reward      {self.reward:.3f} on average, of {self.n_answers:,} answers to held-out instructions",
-            f"whole       {self.whole:.1%} are whole fables",
-            f"obeys       {self.obeys:.1%} are as asked",
-            f"KL          {self.kl:.2f} nats an answer from the model it started from",
-            f"length      {self.answer_tokens:.0f} tokens an answer",
-            f"loss        {self.loss:.3f}: -(reward - {self.beta:g} KL)",
-        ]
-        return "\n".join(lines)
+        from pellucid.tables import table
+
+        facts = {
+            "reward": f"{self.reward:.3f} on average, of {self.n_answers:,} answers to held-out instructions",
+            "whole": f"{self.whole:.1%} are whole fables",
+            "obeys": f"{self.obeys:.1%} are as asked",
+            "KL": f"{self.kl:.2f} nats an answer from the model it started from",
+            "length": f"{self.answer_tokens:.0f} tokens an answer",
+            "loss": f"{self.loss:.3f}: -(reward - {self.beta:g} KL)",
+        }
+        return table((), facts.items())
 
     def brief(self) -> str:
         """Reward, verdicts and divergence, in a line."""

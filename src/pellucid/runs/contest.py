@@ -94,21 +94,22 @@ class ContestScore:
 
     def table(self) -> str:
         """All figures for a person to read, and the line."""
+        from pellucid.tables import table
+
         per_token, percent = _plus_minus(self.excess_nats_per_token, 5), _plus_minus(self.excess_percent, 2)
         reason = self.why_it_does_not_count()
         verdict = f", which does not count: {reason}." if reason else ":"
         whose = "that of these weights" if self.is_own_seed else "not that of these weights: counts if a judge drew it"
-        return f"""\
-excess      {per_token} nats/token, {percent} % of the floor (95 %, over {self.documents:,} documents)
-floor       {self.floor_nats_per_token:.5f} nats/token: the best that any model can do
-impossible  {_plus_minus(self.impossible_percent, 1)} % of its probability is on impossible texts
-parameters  {self.parameters:,}, weights {self.weights}
-training    {self.training_flops:.2e} FLOPs, {self.training_bytes:.1e} bytes moved, \
-{self.training_tokens:,} tokens, {self.training_seconds:,.0f} s
-seed        {self.seed}: {whose}
-
-The line for docs/contest.md{verdict}
-{self.line()}"""
+        facts = {
+            "excess": f"{per_token} nats/token, {percent} % of the floor (95 %, over {self.documents:,} documents)",
+            "floor": f"{self.floor_nats_per_token:.5f} nats/token: the best that any model can do",
+            "impossible": f"{_plus_minus(self.impossible_percent, 1)} % of its probability is on impossible texts",
+            "parameters": f"{self.parameters:,}, weights {self.weights}",
+            "training": f"{self.training_flops:.2e} FLOPs, {self.training_bytes:.1e} bytes moved, "
+            f"{self.training_tokens:,} tokens, {self.training_seconds:,.0f} s",
+            "seed": f"{self.seed}: {whose}",
+        }
+        return f"{table((), facts.items(), {0: 'bold'})}\n\nThe line for docs/contest.md{verdict}\n{self.line()}"
 
     def against(self, other: ContestScore) -> str:
         """Which of two is better on the same documents, and whether that is settled."""

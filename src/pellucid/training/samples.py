@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from pellucid.adapters.lora import merged
-from pellucid.config.generation import DrawingConfig, SampleConfig
+from pellucid.config.training import DrawingConfig, SampleConfig
 from pellucid.corpora.corpus import ConversationCorpus, Corpus
 from pellucid.errors import ConfigError, DataError
 from pellucid.generation.sampling import Sampling

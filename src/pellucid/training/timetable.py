@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pellucid.checkpoint.snapshots import snapshot_steps
-from pellucid.config.generation import SampleConfig
-from pellucid.config.training import CheckpointConfig, EvaluationConfig, ScheduleConfig, TrainConfig
+from pellucid.config.training import CheckpointConfig, EvaluationConfig, SampleConfig, ScheduleConfig, TrainConfig
 from pellucid.training.schedules import step_before_decay
 
 

@@ -1,0 +1,65 @@
+"""Tables fit into any terminal, and a pipe gets them whole."""
+
+import re
+
+import pytest
+from rich.cells import cell_len
+
+from pellucid.tables import table
+
+HEADING = ("skill", "share of tokens", "excess", "right where certain", "what it is")
+ROWS = [
+    ("choice", "29.0%", "0.25900", "", "what a story is free to choose"),
+    ("count", "0.2%", "+1.50 ±0.02", "99.23%", "a number said before, and said again"),
+    ("物語", "1.9%", "-0.00003", "100.00%", "[bold]"),
+]
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """A terminal of so many columns; and what is shown there, without its colours."""
+
+    def shown(columns, *given, **more):
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        return table(*given, **more)
+
+    return shown
+
+
+def plain(text):
+    return re.sub("\x1b\\[[0-9;]*m", "", text)
+
+
+def test_a_pipe_gets_a_line_for_each_row_whatever_the_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    lines = table(HEADING, ROWS, {1: "bold"}, above=["in words: " + 9 * "on and on "]).splitlines()
+    assert len(lines) == 2 + len(ROWS)
+    assert re.split("  +", lines[1]) == [*HEADING]
+    for line, row in zip(lines[2:], ROWS, strict=True):
+        assert re.split("  +", line) == [cell for cell in row if cell]
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+def test_in_a_terminal_no_line_is_wider_no_number_is_broken_and_nothing_is_lost(terminal, columns):
+    shown = plain(terminal(columns, HEADING, ROWS, above=["many words " * 20]))
+    assert max(map(cell_len, shown.splitlines())) <= columns
+    for row in ROWS:
+        assert all(cell in shown for cell in row[:4])
+        assert all(word in shown for word in row[4].split())
+    first_of_each_part = [line for line in shown.splitlines() if line.startswith("物語")]
+    assert len(first_of_each_part) == (1 if columns > 40 else 2)
+
+
+def test_the_row_that_matters_is_marked_in_a_terminal_alone(terminal, monkeypatch):
+    assert "\x1b" not in table(HEADING, ROWS, {1: "bold"})
+    marked = [line for line in terminal(120, (), ROWS, {1: "bold"}).splitlines() if "\x1b[1m" in line]
+    assert [plain(line).split()[0] for line in marked] == ["count"]
+
+
+def test_facts_are_wrapped_beside_their_names(terminal):
+    facts = {"floor": "0.5117 nats/token: the best that any model can do", "loss": "0.5140"}
+    assert table((), facts.items()).splitlines()[1] == "loss   0.5140"
+    assert plain(terminal(40, (), facts.items())).splitlines()[1].startswith("       ")
