@@ -9,7 +9,6 @@ from typing import Any, Literal
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator, NullLocator
 from numpy.typing import ArrayLike
@@ -74,17 +73,16 @@ FLOOR_STYLE = LineStyle(TRUTH, "", (0, (4, 3)))
 def new_figure(title: str, width: float, height: float) -> Figure:
     """A figure of this width and height in inches, with its title at the top left."""
     figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    characters = int(width * 11)
-    figure.suptitle(textwrap.fill(title, characters), x=0.01, ha="left", fontsize=12, fontweight="bold")
+    figure.suptitle(textwrap.fill(title, int(width * 11)), x=0.01, ha="left", fontsize=12, fontweight="bold")
     return figure
 
 
 def save_figure(figure: Figure, file: Path) -> None:
     """Save a figure as PNG or SVG, by the file's name, atomically. Equal figures give equal bytes."""
-    metadata = {"Date": None} if file.suffix == ".svg" else None
     with matplotlib.rc_context(STYLE), written_whole(file) as draft:
-        figure.savefig(draft, dpi=150, format=file.suffix[1:], metadata=metadata)
+        figure.savefig(
+            draft, dpi=150, format=file.suffix[1:], metadata={"Date": None} if file.suffix == ".svg" else None
+        )
 
 
 def wrapped(label: str, characters: int = 24) -> str:

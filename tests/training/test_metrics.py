@@ -4,12 +4,13 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.training.metrics import append_row, read_rows, row_in, warn_of_damage
-from pellucid.training.plots import loss_figure, rewards_figure, save_figure
+from pellucid.training.plots import loss_figure, rewards_figure, save_figure, skills_figure
 
 
 def test_rows_come_back_in_order_and_a_half_written_one_is_left_out(tmp_path: Path):
@@ -88,10 +89,46 @@ def test_the_best_step_is_named_in_the_picture():
 
 def test_a_loss_on_a_part_of_the_text_is_drawn_as_far_above_the_floor_as_it_is_above_its_own():
     rows = [{"step": 2, "tokens": 20, "val_loss": 0.51, "val_floor": 0.505}]
-    axes = loss_figure(rows, 0.512, "run").axes[0]
+    axes, below = loss_figure(rows, 0.512, "run").axes
     heights = [line.get_ydata()[0] for line in axes.lines]
     assert heights == pytest.approx([0.517, 0.517, 0.512])  # the curve, its best step, the floor
+    assert [line.get_ydata()[0] for line in below.lines] == pytest.approx([0.005])
+    assert below.get_ylabel().startswith("excess")
     assert "best: 0.517, at step 2" in [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+@pytest.mark.parametrize(
+    ("val_loss", "val_floor", "finding"),
+    [
+        ([0.9, 0.5144], 0.512, "within 0.5 % of the floor, below which no model can go"),
+        ([0.9, 0.511], 0.512, "within 0.001 % of the floor, below which no model can go"),
+        ([9.0, 8.0], 0.5, "far from the floor, below which no model can go"),
+        ([9.0, 3.0], None, "the held-out loss falls to 3.000"),
+        ([9.0, 3.0, 3.5], None, "the held-out loss falls to 3.000, and then it rises"),
+        ([], None, "not yet evaluated"),
+    ],
+)
+def test_the_title_says_what_the_figure_shows(val_loss, val_floor, finding):
+    floor = {} if val_floor is None else {"val_floor": val_floor}
+    rows = [{"step": i, "tokens": 9 * i, "val_loss": loss, **floor} for i, loss in enumerate(val_loss, start=1)]
+    assert loss_figure(rows, val_floor, "fables").get_suptitle() == f"fables: {finding}"
+
+
+def test_a_skill_below_zero_is_drawn_there_and_what_chance_can_do_is_open():
+    nats = {"recall": [8.0, 2.0, -0.5, 0.25], "count": [4.0, 3.0, 0.125, 0.0625]}
+    rows = [
+        {"tokens": 10**i, "skills": {skill: {"excess_nats_per_document": nats[skill][i]} for skill in nats}}
+        for i in range(4)
+    ]
+    figure = skills_figure(rows, "run")
+    recall, open_marks, count, none = figure.axes[0].lines
+    assert [line.get_ydata().tolist()[2:] for line in (open_marks, count)] == [[-0.5, 0.25], [0.125, 0.0625]]
+    assert open_marks.get_markerfacecolor() == "none"
+    assert [np.isfinite(line.get_ydata()).sum() for line in (recall, none)] == [2, 0]
+    low, high = figure.axes[0].get_ylim()
+    assert low < -0.5 < 8 < high
+    assert figure.get_suptitle() == "run: at the end, recall has most left to learn"
+    assert skills_figure(rows[:2], "run").get_suptitle() == "run: at the end, count has most left to learn"
 
 
 def test_a_run_without_rows_can_be_drawn(tmp_path: Path):

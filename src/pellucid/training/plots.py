@@ -1,14 +1,15 @@
 """Figures of a run.
 
-loss.png       training and validation loss, and the floor below which no model can go
-skills.png     the excess loss of each skill
+loss.png       training and validation loss, the floor below which no model can go, and the excess over it
+skills.png     the excess of each skill
 rewards.png    the reward of answers, and the KL divergence from the start
 """
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib import rc_context
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
@@ -28,66 +29,118 @@ from pellucid.training.metrics import Row
 
 __all__ = ["loss_figure", "rewards_figure", "save_figure", "skills_figure"]
 
-LEAST_EXCESS = 1e-3  # nats per document; smaller or negative excesses are drawn here
+NEARLY_ZERO = 0.01  # nats per document: below, an axis is linear, as what is measured of a small excess may be negative
+DOTS = {"color": MODEL, "marker": "o", "markersize": 4}
+DASHED: dict[str, Any] = {"color": TRUTH, "linestyle": FLOOR_STYLE.linestyle}
+STAR = {"color": TRUTH, "marker": "*", "markersize": 11, "linestyle": ""}
+
+Curve = tuple[Sequence[tuple[float, float]], dict[str, Any]]  # its points, and how they are drawn
 
 
 @rc_context(STYLE)
-def loss_figure(rows: Sequence[Row], floor: float | None, title: str) -> Figure:
-    """Training and validation loss (nats per token, or per pair of answers) against tokens; best step, floor if known.
+def loss_figure(rows: Sequence[Row], floor: float | None, name: str) -> Figure:
+    """Training and validation loss (nats per token, or per pair of answers) against tokens; below, the excess.
 
     Evaluations during training read only part of the text, whose floor may be a little higher or lower. Each loss is
     shifted by the difference, so that its height above the line is the model's excess.
     """
     train = [(row["tokens"], row["train_loss"]) for row in rows if row.get("train_loss") is not None]
     evaluated = [row for row in rows if row.get("val_loss") is not None]
-    val = [(row["tokens"], _above(floor, row)) for row in evaluated]
-    is_log = all(loss > 0 for _, loss in train + val)
+    excess = [
+        (row["tokens"], row["val_loss"] - row["val_floor"]) for row in evaluated if row.get("val_floor") is not None
+    ]
+    held_out = [
+        (row["tokens"], row["val_loss"] + (floor - row["val_floor"] if floor and row.get("val_floor") else 0))
+        for row in evaluated
+    ]
+    curves: list[Curve] = [(train, {"color": SURPRISE, "linewidth": 1, "label": "training (each batch)"})]
+    if held_out:
+        (x, y), best = min(zip(held_out, evaluated, strict=True), key=lambda pair: pair[0][1])
+        curves += [
+            (held_out, {**DOTS, "label": "held out: floor + excess" if excess else "held out"}),
+            ([(x, y)], {**STAR, "label": f"best: {y:.3f}, at step {best['step']:,}"}),
+        ]
     unit = "pair" if any("margin" in row for row in rows) else "token"
-    figure, axes = _empty_figure(title, f"loss (nats per {unit})", "linear", "log" if is_log else "linear")
-    if train:
-        axes.plot(*zip(*train, strict=True), color=SURPRISE, linewidth=1, label="training (each batch)")
-    if val:
-        axes.plot(
-            *zip(*val, strict=True),
-            color=MODEL,
-            marker="o",
-            markersize=4,
-            label="held out" if floor is None else "held out: the floor, plus the excess over its own floor",
-        )
-        best = min(evaluated, key=lambda row: row["val_loss"])
-        label = f"best: {_above(floor, best):.3f}, at step {best['step']:,}"
-        axes.plot(best["tokens"], _above(floor, best), "*", color=TRUTH, markersize=11, label=label)
+    figure = _figure_of(
+        f"{name}: {_how_near(evaluated) if evaluated else 'not yet evaluated'}",
+        {
+            f"loss (nats per {unit})": curves,
+            **({f"excess over the floor\n(nats per {unit})": [(excess, DOTS)]} if excess else {}),
+        },
+    )
     if floor is not None:
-        label = f"floor: {floor:.3f}, the text's own −ln p"
-        axes.axhline(floor, color=FLOOR_STYLE.color, linestyle=FLOOR_STYLE.linestyle, label=label)
-    if is_log:
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
-        axes.minorticks_off()
-    if axes.lines:
-        axes.legend()
+        figure.axes[0].axhline(floor, **DASHED, label=f"floor: {floor:.3f}, the text's own −ln p")
+    figure.axes[0].legend(handles=figure.axes[0].lines)
     return figure
 
 
-def _above(floor: float | None, row: Row) -> float:
-    """The validation loss of a row, shifted as if its text had this floor."""
-    loss: float = row["val_loss"]
-    return loss if floor is None or row.get("val_floor") is None else floor + loss - row["val_floor"]
+def _how_near(evaluated: Sequence[Row]) -> str:
+    """The finding, for the title. The distance from the floor is rounded up, as it is measured on a part of the text."""
+    best = min(evaluated, key=lambda row: row["val_loss"])
+    if floor := best.get("val_floor"):
+        near = (
+            f"within {digit * 10.0**power:g} % of"
+            for power in range(-3, 3)
+            for digit in (1, 2, 5)
+            if best["val_loss"] <= floor * (1 + digit * 10.0 ** (power - 2))
+        )
+        return f"{next(near, 'far from')} the floor, below which no model can go"
+    then = ", and then it rises" if evaluated[-1]["val_loss"] > 1.01 * best["val_loss"] else ""
+    return f"the held-out loss falls to {best['val_loss']:.3f}{then}"
+
+
+def _figure_of(title: str, panels: dict[str, list[Curve]], nearly_zero: float | None = None) -> Figure:
+    """Curves against the tokens seen, by the label of their axis: one pair of axes below the other.
+
+    An axis is logarithmic if all of its numbers are positive; or all are, and that of y is linear where `nearly_zero`.
+    """
+    figure = new_figure(title, 7.5, 3 + 1.5 * len(panels))
+    columns = figure.subplots(len(panels), sharex=True, squeeze=False)
+    for axes, (label, curves) in zip(columns.flat, panels.items(), strict=True):
+        for points, style in curves:
+            axes.plot(*zip(*points, strict=True), **style)
+        if nearly_zero:
+            axes.axhspan(-nearly_zero, nearly_zero, color="#f0f0f0", zorder=0, label="axis is linear")
+            axes.set_yscale("symlog", linthresh=nearly_zero)
+            axes.set_xscale("log", subs=[])
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        elif all(y > 0 for points, _ in curves for _, y in points):
+            axes.set_yscale("log", subs=[])
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+        axes.xaxis.set_major_formatter(lambda x, _: in_short(x))
+        axes.yaxis.set_major_formatter(lambda y, _: in_short(y))
+        axes.set(ylabel=label, xlabel="tokens seen" if axes is columns.flat[-1] else "")
+    return figure
 
 
 @rc_context(STYLE)
-def skills_figure(rows: Sequence[Row], title: str) -> Figure:
-    """The excess loss of each skill (nats per document) against the tokens seen, both axes logarithmic."""
-    figure, axes = _empty_figure(title, "excess over the floor (nats per document)", "log", "log")
+def skills_figure(rows: Sequence[Row], name: str) -> Figure:
+    """The excess loss of each skill (nats per document) against the tokens seen, both axes logarithmic.
+
+    Around zero the axis is linear. No true excess is negative: how far below zero a skill has been measured is how far
+    chance can take it, and marks that are as near to zero are open.
+    """
     evaluated = [row for row in rows if row.get("skills")]
-    tokens = [row["tokens"] for row in evaluated]
-    for index, skill in enumerate(evaluated[0]["skills"]):
-        style = line_style(index)
-        excesses = [row["skills"][skill]["excess_nats_per_document"] for row in evaluated]
-        shown = [max(excess, LEAST_EXCESS) for excess in excesses]
-        axes.plot(tokens, shown, color=style.color, marker=style.marker, linestyle=style.linestyle, label=skill)
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_minor_formatter(lambda x, _: "")
-    figure.legend(loc="outside right center", title="skill", handlelength=3)
+    skills = {
+        skill: [(row["tokens"], row["skills"][skill]["excess_nats_per_document"]) for row in evaluated]
+        for skill in evaluated[0]["skills"]
+    }
+    curves: list[Curve] = []
+    for index, (skill, points) in enumerate(skills.items()):
+        style, chance = line_style(index), -min(0, *(y for _, y in points))
+        clear, near = (
+            [(x, y if (abs(y) > chance) is wanted else math.nan) for x, y in points] for wanted in (True, False)
+        )
+        curves += [
+            (clear, {**vars(style), "label": skill}),
+            (near, {**vars(style), "linestyle": "", "markerfacecolor": "none"}),
+        ]
+    figure = _figure_of(
+        f"{name}: at the end, {max(skills, key=lambda skill: skills[skill][-1][1])} has most left to learn",
+        {"excess over the floor (nats per document)": curves},
+        max(NEARLY_ZERO, *(-y for points in skills.values() for _, y in points)),
+    )
+    figure.legend(loc="outside right center", title="skill (open: chance)", handlelength=3)
     return figure
 
 
@@ -110,12 +163,3 @@ def rewards_figure(rows: Sequence[Row], title: str) -> Figure:
     if above.lines:
         above.legend()
     return figure
-
-
-def _empty_figure(title: str, ylabel: str, xscale: str, yscale: str) -> tuple[Figure, Axes]:
-    figure = new_figure(title, 7.5, 4.5)
-    axes = figure.add_subplot()
-    axes.set(xlabel="tokens seen", ylabel=ylabel, xscale=xscale, yscale=yscale)
-    axes.xaxis.set_major_formatter(lambda x, _: in_short(x))
-    axes.yaxis.set_major_formatter(lambda y, _: in_short(y))
-    return figure, axes

@@ -77,9 +77,9 @@ class Report:
             if self.figure.name == "rewards.png":
                 figures = {"rewards.png": plots.rewards_figure(rows, f"{self.name}: what its answers are worth")}
             else:
-                figures = {"loss.png": plots.loss_figure(rows, self.floor, f"{self.name}: loss while training")}
+                figures = {"loss.png": plots.loss_figure(rows, self.floor, self.name)}
             if any("skills" in row for row in rows):
-                figures["skills.png"] = plots.skills_figure(rows, f"{self.name}: what is learned when")
+                figures["skills.png"] = plots.skills_figure(rows, self.name)
             for name, figure in figures.items():
                 plots.save_figure(figure, self.run_dir / name)
                 self.trackers.log_figure(step, self.run_dir / name)
