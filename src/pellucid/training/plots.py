@@ -75,7 +75,7 @@ def loss_figure(rows: Sequence[Row], floor: float | None, name: str) -> Figure:
 
 
 def _how_near(evaluated: Sequence[Row]) -> str:
-    """The finding, for the title. The distance from the floor is rounded up, as it is measured on a part of the text."""
+    """The finding, for the title. The distance from the floor is rounded up: it is that of a part of the text."""
     best = min(evaluated, key=lambda row: row["val_loss"])
     if floor := best.get("val_floor"):
         near = (
