@@ -161,3 +161,19 @@ def test_a_phone_without_scripts_answers_and_the_board_shows_it(browser: Browser
         expect(board.get_by_role("rowheader").first).to_be_visible()
         expect(phone.locator("table.votes")).to_be_visible()
         board.close()
+
+
+def test_the_first_screen_hands_the_text_up_to_its_token_to_the_board(browser: Browser, app):
+    with served(app) as (_, port):
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{port}/#checkpoint=fables%402&text=Once+upon+a+time+there&at=2")
+        page.wait_for_function("() => microscope.trace && microscope.model && !microscope.isTyping")
+        before = page.evaluate(
+            "() => microscope.trace.ids.slice(1, 3).map((id) => microscope.model.texts[id]).join('')"
+        )
+        with page.expect_popup() as opened:
+            page.get_by_role("button", name="Ask the class").click()
+        expect(opened.value.locator("textarea")).to_have_value(before)
+        opened.value.get_by_role("button", name="Ask the class").click()
+        expect(opened.value.locator(".told")).to_have_text(before)
+        page.context.close()

@@ -80,6 +80,18 @@ def as_in_the_file(run_dir, step=4):
     return run
 
 
+def test_one_part_of_a_file_can_be_embedded(browser, file):
+    page = browser.new_page(viewport=LAPTOP)
+    page.goto(f"{file.as_uri()}?only=attention#at=3")
+    page.wait_for_selector("#part-attention canvas")
+    for hidden in ("header", "nav", "footer", "#part-machine", "#part-next"):
+        assert not page.locator(hidden).first.is_visible()
+    page.goto(f"{file.as_uri()}?only=nothing")
+    page.wait_for_selector("#part-machine .token, #part-text .token")
+    assert page.locator("#part-next").is_visible()
+    page.close()
+
+
 def check(page_trace, trace, at=-1, atol=1e-4):
     log_q_NTV = trace.logits.log_softmax(-1)
     end_TV = log_q_NTV[-1]

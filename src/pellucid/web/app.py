@@ -44,7 +44,12 @@ def make_app(
     runs = microscope.runs
     guide = Tours(microscope, tours)
     app.state.tours = guide
-    pages = (run_routes(runs), model_routes(microscope), tour_routes(guide), news_routes(runs.folders))
+    pages = (
+        run_routes(runs, class_link is not None),
+        model_routes(microscope),
+        tour_routes(guide),
+        news_routes(runs.folders),
+    )
     for router in (*pages, *routers):
         app.include_router(router)
     if class_link is not None:
@@ -57,7 +62,7 @@ def make_app(
     return app
 
 
-def run_routes(runs: Runs) -> APIRouter:
+def run_routes(runs: Runs, has_class: bool = False) -> APIRouter:
     """Routes for the page itself, runs and their texts. `source_server.js` has a method for each."""
     routes = APIRouter()
 
@@ -71,7 +76,7 @@ def run_routes(runs: Runs) -> APIRouter:
 
     @routes.get("/api/run")
     def run() -> JSONResponse:
-        return JSONResponse(runs.described())
+        return JSONResponse({**runs.described(), "has_class": has_class})
 
     @routes.get("/api/examples")
     def examples(checkpoint: str) -> JSONResponse:

@@ -45,6 +45,8 @@ export async function showPage(source) {
     sections[name] = document.getElementById(`part-${name}`);
     return { section: sections[name], ...panel(sections[name].querySelector(".body"), view) };
   });
+  const only = sections[new URLSearchParams(location.search).get("only")]; // ?only=attention: a part to embed
+  for (const each of only ? [document.body, only] : []) each.classList.add("only");
   const guide = tourGuide(document.getElementById("tour"), view);
   const requests = makeRequests(view);
   const inSight = seenOf(Object.values(sections), () => view.isTyping && view.draw());

@@ -12,7 +12,7 @@ import { candidates, likeliest } from "./sampling.js";
 import { SLIDERS, slider } from "./slider.js";
 import { MOST_CHARACTERS, mostRead, partOfPlace, runHere, stepOf } from "./store.js";
 import { asked, textBox } from "./text_box.js";
-import { nameAt, visible } from "./tokens.js";
+import { nameAt, textOf, visible } from "./tokens.js";
 import { matching } from "./truth.js";
 
 const N_TOKENS = 6; // of the text, up to the one that is looked from
@@ -36,6 +36,8 @@ export function machinePanel(root, view) {
   const tell = h("button.main", { id: "write-story", onclick: writeStory });
   const write = h("button", { id: "add-token", onclick: press("sample") }, "Add a token");
   const run = h("button", { id: "pass", onclick: () => (passing ? stop() : pass()) }, "Run one pass");
+  const toBoard = () => window.open(`class/board?${questionHere()}`);
+  const askClass = h("button", { id: "ask-class", onclick: toBoard }, "Ask the class");
   const refused = h("p.refused", { hidden: true });
   const heat = slider(view, SLIDERS[0], "machine");
   const examples = examplesOf(view);
@@ -46,7 +48,7 @@ export function machinePanel(root, view) {
   // On a phone the keyboard leaves room for the box and the next token.
   story.box.addEventListener("focus", () => matchMedia("(max-width: 40rem)").matches && story.box.scrollIntoView());
   root.classList.add("machine");
-  const acts = h("div.acts", tell, write, run, heat.element, refused);
+  const acts = h("div.acts", tell, write, run, askClass, heat.element, refused);
   root.append(h("div.story", story.element, acts, examples.element), h("div.flow", diagram), outcome, caption);
 
   const partUnder = (event) => event.target.closest("[data-says]");
@@ -73,6 +75,7 @@ export function machinePanel(root, view) {
     write.textContent = state.at < 0 ? "Add a token" : "Write from here";
     refused.textContent = whyNoMore() ?? "";
     refused.hidden = !refused.textContent;
+    askClass.hidden = !view.hasClass;
     if (!trace || !model || logits?.at !== placeOf(view)) return;
     if (changed(learned, runHere(view), view.metrics, model, state.checkpoint)) drawAbout();
     const fits = matching(truth, trace);
@@ -88,6 +91,11 @@ export function machinePanel(root, view) {
     diagram.classList.toggle("has-stream", model.config.type === "decoder");
     fill(outcome, parts.pop());
     fill(diagram, parts);
+  }
+
+  function questionHere() {
+    const text = textOf(view.model, view.trace.ids.slice(1, placeOf(view) + 1));
+    return new URLSearchParams({ checkpoint: view.state.checkpoint, text });
   }
 
   // One sentence on what this is, and one line on how good it is, from the run's own figures.

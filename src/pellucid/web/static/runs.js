@@ -11,7 +11,8 @@ const SECOND = 1000; // milliseconds
 export async function readRuns(view, training) {
   const known = (name) => view.runs.find((run) => run.name === name);
   const newestOf = (name) => known(name)?.checkpoints.at(-1)?.id;
-  const { runs } = await view.source.run();
+  const { runs, has_class } = await view.source.run();
+  view.hasClass = has_class; // can guess on phones
   const isFollowed = training && view.state.checkpoint === newestOf(training);
   view.runs = runs.map((run) =>
     run.problem ? { ...run, ...known(run.name), problem: run.problem, checkpoints: [] } : run,
