@@ -1,4 +1,4 @@
-"""What each part of a decoder adds to a logit (direct logit attribution; Elhage et al. 2021), exactly.
+"""Each part of a decoder adds something to a logit (direct logit attribution; Elhage et al. 2021), exactly.
 
 The stream at a token is a sum: its embedding, and what each sublayer added to it. Its last norm divides it by one
 number; with that number held as it is, the norm and the unembedding are linear, so they take each summand alone.
