@@ -223,8 +223,10 @@ def _lesson_in(file: Path, lesson: Lesson) -> Lesson | None:
     def share(of: Lesson) -> float:
         return sum(exercise.name in defined for exercise in of.exercises) / max(1, len(of.exercises))
 
+    if share(lesson) > 0.5:
+        return None
     likely = max(all_lessons(), key=share)
-    return likely if share(likely) > 0.5 > share(lesson) else None
+    return likely if share(likely) > 0.5 else None
 
 
 def _outcome(own: Own, name: str, file: Path, check: Check) -> Outcome:

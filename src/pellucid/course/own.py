@@ -12,11 +12,12 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from pellucid.course.exercises import LESSONS, Lesson, all_lessons
@@ -33,11 +34,10 @@ class Own:
         self.theirs: dict[str, Any] = {name: value for name, value in vars(module).items() if name in names}
         self.ours: dict[str, Any] = {}
         self.used: list[str] = []
-        tree = ast.parse(lesson.solutions.read_bytes())
-        kept = names | {name for name in _defined(tree) if name not in vars(module)}  # the student may have deleted it
-        tree.body = [node for node in tree.body if getattr(node, "name", None) in kept or _is_future(node)]
-        exec(compile(tree, str(lesson.solutions), "exec", dont_inherit=True), vars(module), self.ours)
-        for name in kept - names:
+        for name, code in _definitions(lesson.solutions).items():
+            if name in names or name not in vars(module):  # a helper that the student may have deleted
+                exec(code, vars(module), self.ours)
+        for name in self.ours.keys() - names:
             setattr(module, name, self.ours[name])
 
     def use(self, theirs: Collection[str]) -> None:
@@ -84,12 +84,16 @@ class _Loader(SourceFileLoader):
         self.finder.loaded[self.name] = own
 
 
-def _defined(tree: ast.Module) -> list[str]:
-    return [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-
-
-def _is_future(node: ast.stmt) -> bool:
-    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
+@cache
+def _definitions(solutions: Path) -> dict[str, CodeType]:
+    """The functions and classes of a file, each compiled by itself."""
+    tree = ast.parse(solutions.read_bytes())
+    future = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    return {
+        node.name: compile(ast.Module([*future, node], []), str(solutions), "exec", dont_inherit=True)
+        for node in tree.body
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    }
 
 
 def own_first(
