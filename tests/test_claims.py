@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from scipy.stats import t
+from scipy.special import stdtrit
 from scripts.results import NUMBER, figure, read
 
 from experiments.conftest import own_code
@@ -141,7 +141,7 @@ def as_good(first: Sequence[float], second: Sequence[float], margin: float) -> V
         return Verdict(OPEN)
     a, b = variance(first) / len(first), variance(second) / len(second)
     freedom = (a + b) ** 2 / (a**2 / (len(first) - 1) + b**2 / (len(second) - 1)) if a + b else 1
-    difference, half = mean(first) - mean(second), float(t.ppf(1 - MOST_CHANCE, freedom)) * math.sqrt(a + b)
+    difference, half = mean(first) - mean(second), float(stdtrit(freedom, 1 - MOST_CHANCE)) * math.sqrt(a + b)
     if abs(difference) + half < margin:
         return Verdict(HOLDS, MOST_CHANCE)
     return Verdict(FAILS, MOST_CHANCE) if abs(difference) - half > margin else Verdict(OPEN)
