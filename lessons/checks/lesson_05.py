@@ -220,9 +220,23 @@ def sum_in(lesson: ModuleType) -> None:
                 right = rounded(right + number)
             what = f"the sum of {n} numbers up to {size:,.0f}, in {name}"
             expect(lesson.sum_in(numbers, rounded), right, what, tolerance=0.0)
+    two_bits = "the sum of 12 numbers in a format of two bits, which has no 5: `rounded` alone knows what it has"
+    numbers = random.choice([1.0, 2.0, 3.0, 4.0, 6.0], size=12).tolist()
+    right, given = 0.0, list(numbers)
+    for number in numbers:
+        right = _of_two_bits(right + number)
+    expect(lesson.sum_in(given, _of_two_bits), right, two_bits, tolerance=0.0)
+    if given != numbers:
+        raise Wrong("the sum is right, but the list that you were given has changed: look at each number, and leave it "
+                    "there")  # fmt: skip
     numbers = (random.integers(2**40, size=12) / 2**40).tolist()
     fine = "the sum of 12 numbers in steps of 2⁻⁴⁰: `rounded` alone says what is lost, and float32 loses more"
     expect(lesson.sum_in(numbers, lambda x: round(x * 2**40) / 2**40), math.fsum(numbers), fine, tolerance=0.0)
+
+
+def _of_two_bits(x: float) -> float:
+    fraction, exponent = math.frexp(x)
+    return math.ldexp(round(4 * fraction), exponent - 2)
 
 
 def round_to(lesson: ModuleType) -> None:
@@ -246,7 +260,7 @@ def round_to(lesson: ModuleType) -> None:
         raise Wrong(_of_tiny(got, 0.3))
     for x, right in ((65_519.0, 65_504.0), (65_520.0, math.inf), (1e9, math.inf), (-1e9, -math.inf)):
         if (got := answer(x, 5, 10)) != right:
-            raise Wrong(f"{x:g} in float16: you have {got:g}, not {right:g}" + _of_large(got, right))
+            raise Wrong(f"{x:g} in float16: you have {got:g}, not {right:g}" + _of_large(got, right, 65_504.0))
     try:
         got = answer(-math.inf, 5, 10)
     except (OverflowError, ValueError):
@@ -277,7 +291,7 @@ def round_to(lesson: ModuleType) -> None:
                 right = _rounded(signed, e, m)
                 if (got := answer(signed, e, m)) != right:
                     raise Wrong(f"{signed!r} (e = {e}, m = {m}): you have {got!r}, not {right!r}" + (
-                        _of_large(got, right) if abs(x) > 0.9 * largest else ""))  # fmt: skip
+                        _of_large(got, right, largest) if abs(x) > 0.9 * largest else ""))  # fmt: skip
 
 
 def _rounded(x: float, e: int, m: int) -> float:
@@ -301,9 +315,10 @@ def _of_tiny(got: float, x: float) -> str:
     return what
 
 
-def _of_large(got: float, right: float) -> str:
+def _of_large(got: float, right: float, largest: float) -> str:
     if not math.isinf(got) and math.isinf(right):
-        kind = "stays at the largest number" if abs(got) < 65_536 else "has passed the largest number, which is 65504"
+        passed = f"has passed the largest number, which is {largest:g}"
+        kind = "stays at the largest number" if abs(got) <= largest else passed
         return f": your result {kind}; a machine says ∞, so that nobody takes it for a result"
     if math.isinf(got) and math.isinf(right):
         return ": its sign is lost"
@@ -565,7 +580,7 @@ def nearest_level(lesson: ModuleType) -> None:
         raise Wrong(f"500 numbers: for {x[off.argmax()]:.3f}, another level is nearer than yours")
     random = draws("nearest_level")
     for n_levels, low, high in ((16, -1, 1), (2, -3, 5), (21, 4, 9), (1, 0, 1), (7, -900, -100), (9, 0, 1e-6),
-                                (8, 1e8, 1e8 + 1)):  # fmt: skip
+                                (8, 1e8, 1e8 + 1), (300, -2, 2)):  # fmt: skip
         levels = np.sort(random.uniform(low, high, size=n_levels))
         x = np.concatenate([random.uniform(low, high, size=40), [low - 10.0, high + 10.0]])
         what = f"{n_levels} level{'s' * (n_levels > 1)} between {low} and {high}"

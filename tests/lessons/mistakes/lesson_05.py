@@ -721,3 +721,28 @@ def sum_in(numbers, rounded):
 @mistake("subtract first")
 def nearest_level(x_N, levels_L):
     return (levels_L**2 - 2 * x_N[:, None] * levels_L).argmin(axis=1)
+
+
+@mistake("the list that you were given has changed")
+def sum_in(numbers, rounded):
+    total = 0.0
+    while numbers:
+        total = rounded(total + numbers.pop(0))
+    return total
+
+
+@mistake("`rounded` alone knows what it has")
+def sum_in(numbers, rounded):
+    """Small whole numbers are thought to be in any format."""
+    total = 0.0
+    for number in numbers:
+        total += number
+        if total != int(total) or abs(total) > 200:
+            total = rounded(total)
+    return total
+
+
+@mistake("is none of 0 to 299")
+def nearest_level(x_N, levels_L):
+    """An index of eight bits."""
+    return np.abs(x_N[:, None] - levels_L).argmin(axis=1).astype(np.int8)
