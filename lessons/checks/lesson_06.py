@@ -363,7 +363,7 @@ def encode(lesson: ModuleType) -> None:
         tried(text, {pair: 256 + i for i, pair in enumerate(list(learned)[:4])})  # other merges for the same words
     fables = Fables(24)
     merges = plain.learn_merges("\n".join(fables.write(random.Random(i)) for i in range(5)), 200)
-    for text in (fables.write(random.Random(99)), "Füchse, 🦊🦊 and  12 o'clock"):
+    for text in (fables.write(random.Random(99)), "Füchse, 🦊🦊 and  12 o'clock", "fu\u0308r"):
         right = plain.encode(text, merges)
         found = _ids(lesson.encode(text, merges), "a new text")
         if found != right:
@@ -424,7 +424,7 @@ def decode(lesson: ModuleType) -> None:
                     "character, but what comes after it is lost")  # fmt: skip
     if found.replace("�", "") != "oo":
         raise Wrong(f"“o”, three of the four bytes of 🦊, and “o” again become {found!r}, not 'o�o'")
-    spaced = " ab  ab\n"
+    spaced = " ab  ab\r\n"
     if (found := decoded(plain.encode(spaced, {}), "a text with spaces")) != spaced:
         raise Wrong(f"the tokens of {spaced!r} become {found!r}: each space and line end is in the tokens, also at the "
                     "ends, and has to come back as it was")  # fmt: skip
@@ -537,3 +537,5 @@ def floor_in_other_tokens(lesson: ModuleType) -> None:
         expect(lesson.floor_in_other_tokens(nats, first.tolist(), other.tolist()), right, what)
     alike = "0.8 nats per token; three documents of 4 tokens each become 9 tokens each"
     expect(lesson.floor_in_other_tokens(0.8, [4, 4, 4], [9, 9, 9]), 0.4, alike)
+    twice = "0.8 nats per token; documents of 9, 9, 4 tokens become 49, 49, 14: two may be equally long, and both count"
+    expect(lesson.floor_in_other_tokens(0.8, [9, 9, 4], [49, 49, 14]), 0.8 * 25 / 115, twice)

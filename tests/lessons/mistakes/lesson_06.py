@@ -569,3 +569,29 @@ def learn_merges(text, n_merges):
 def merge(ids, pair, new_id):
     """A character for each id: `replace` goes from left to right, too."""
     return [ord(each) for each in "".join(map(chr, ids)).replace(chr(pair[0]) + chr(pair[1]), chr(new_id))]
+
+
+@mistake("with 200 merges")
+def encode(text, merges):
+    """A letter and its accent become one character."""
+    from unicodedata import normalize
+
+    result = []
+    for word in split_into_words(normalize("NFC", text)):
+        ids = byte_ids(word)
+        for pair, new in merges.items():
+            ids = merge(ids, pair, new)
+        result += ids
+    return result
+
+
+@mistake("each space and line end is in the tokens")
+def decode(ids, merges):
+    bytes_of = spellings(merges)
+    return b"".join(bytes_of[i] for i in ids).decode(errors="replace").replace("\r\n", "\n")
+
+
+@mistake("two may be equally long")
+def floor_in_other_tokens(nats_per_token, lengths, other_lengths):
+    pairs = set(zip(lengths, other_lengths, strict=True))
+    return nats_per_token * sum(n + 1 for n, _ in pairs) / sum(n + 1 for _, n in pairs)
