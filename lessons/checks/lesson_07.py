@@ -366,6 +366,7 @@ def gradient_of_cross_entropy(lesson: ModuleType) -> None:
         "to both sides is lost in the rounding there; p - 1 needs no step",
     )  # fmt: skip
     of(np.array([[1000.0, 999.0, 998.0], [-1000.0, 0.0, 1000.0]]), np.array([2, 0]), "logits of 1000 and -1000")
+    of(np.array([[1.0, 1.0, 0.0], [2.0, 2.0, 2.0]]), np.array([0, 2]), "logits of which several are equal")
     random = draws("gradient_of_cross_entropy")
     for n, n_words, scale in ((1, 2, 1.0), (7, 5, 3.0), (3, 30, 20.0)):
         of(scale * random.normal(size=(n, n_words)), random.integers(0, n_words, n), f"{n} rows of {n_words} logits")
@@ -550,6 +551,8 @@ def mlp_loss(lesson: ModuleType) -> None:
     for n_words, n_ctx, d, n_hidden, n_rows in ((7, 2, 2, 5, 4), (5, 1, 3, 2, 1), (9, 5, 4, 6, 3)):
         shapes = {"C": (n_words, d), "W_1": (n_ctx * d, n_hidden), "b_1": (n_hidden,), "W_2": (n_hidden, d)}
         inputs, targets = dice.integers(0, n_words, (n_rows, n_ctx)), dice.integers(0, n_words, n_rows)
+        if n_rows > 3:
+            inputs[1], targets[1] = inputs[0], targets[0]  # what comes twice counts twice
         for scale in (1.0, 100.0):
             values = {name: scale * dice.normal(size=shape) for name, shape in shapes.items()}
             try:
