@@ -244,7 +244,7 @@ def jacobian_through_time(lesson: ModuleType) -> None:
     expect(none, np.eye(H), "∂h_s/∂h_s, of no step at all")
     random = draws("jacobian_through_time")
     for H, n in ((1, 3), (3, 2), (6, 9)):
-        W, h = random.normal(size=(H, H)), np.tanh(random.normal(size=(n, H)))
+        W, h = random.normal(size=(H, H)), np.tanh(3 * random.normal(size=(n, H)))
         given = W.copy(), h.copy()
         answer = lesson.jacobian_through_time(*given)
         if not (np.array_equal(given[0], W) and np.array_equal(given[1], h)):
@@ -536,8 +536,14 @@ def attention_by_features(lesson: ModuleType) -> None:
         return table / table.sum(axis=axis, keepdims=True)
 
     given = q.copy(), k.copy(), v.copy()
-    with np.errstate(all="ignore"):
-        answer = lesson.attention_by_features(*given)
+    try:
+        with np.errstate(all="ignore"):
+            answer = lesson.attention_by_features(*given)
+    except ValueError as error:
+        if "broadcast" not in str(error):
+            raise
+        raise Wrong(f"{T} positions, {V} numbers in a value: two shapes do not fit. The sums of the rows of weights "
+                    "are a column, so keep the axis that you sum over") from None  # fmt: skip
     if not all(np.array_equal(a, b) for a, b in zip(given, (q, k, v), strict=True)):
         raise Wrong("your function has changed the q, k or v that it was given; make new arrays")
     if answer is not None and np.shape(answer) == (T, V) and np.isnan(np.asarray(answer, dtype=float)).any():

@@ -134,8 +134,8 @@ def linear_attention_recurrence(
 ) -> tuple[Array, Array, Array]:
     """The outputs of `attention_by_features`, read word by word, and the state after the last word: y (T, V), S and d.
 
-    S_FV and d_F are the state before the first word: zeros at the beginning of a text, or what an earlier call has
-    returned. Its size does not depend on the number of words. Leave the given arrays as they are.
+    There is at least one word. S_FV and d_F are the state before the first: zeros at the beginning of a text, or what
+    an earlier call has returned. Its size does not depend on the number of words. Leave the given arrays as they are.
     """
     # solution:
     outputs = []

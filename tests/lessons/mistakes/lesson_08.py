@@ -563,3 +563,18 @@ def linear_attention_recurrence(q_TF, k_TF, v_TV, S_FV, d_F):
         S_FV, d_F = S_FV + np.outer(k_TF[t], v_TV[t]), d_F + k_TF[t]
         y[t] = q_TF[t] @ S_FV / (q_TF[t] @ d_F)
     return y, S_FV, d_F
+
+
+@mistake("The sums of the rows of weights")
+def attention_by_features(q_TF, k_TF, v_TV):
+    weights = np.tril(q_TF @ k_TF.T)
+    return weights @ v_TV / weights.sum(axis=1)
+
+
+@mistake("the Jacobian of")
+def jacobian_through_time(W_HH, h_nH):
+    """States near 1 are taken for flat."""
+    result = np.eye(len(W_HH))
+    for h in h_nH:
+        result = np.where(np.abs(h) < 0.99, 1 - h**2, 0.0)[:, None] * W_HH @ result
+    return result
