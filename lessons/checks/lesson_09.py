@@ -305,6 +305,11 @@ def split_heads(lesson: ModuleType) -> None:
             ),
         ],
     )
+    given = x.copy()
+    lesson.split_heads(given, H)
+    if given.shape != x.shape or not np.array_equal(given, x):
+        raise Wrong(f"your function has changed the x that it was given, which is now {given.shape}: `reshape` makes "
+                    "a new one, and `x.shape = …` does not")  # fmt: skip
     what = f"{B} texts of {T} positions, cut into {H * K} heads of width 1"
     expect(call(what, lesson.split_heads, x.copy(), H * K), x.transpose(0, 2, 1)[..., None], what)
     rng = draws("split_heads")
@@ -512,7 +517,7 @@ def rotate(lesson: ModuleType) -> None:
     rng = draws("rotate")
     halves = rng.permutation([1, *rng.choice([2, 4, 5, 7], 2, replace=False)])
     for before, half in zip(((), (2, 3), (1,)), halves, strict=True):
-        T, K, start = int(rng.integers(1, 7)), 2 * int(half), int(rng.integers(70, 2000))
+        T, K, start = int(rng.integers(1, 7)), 2 * int(half), int(rng.integers(70, 2000) * rng.choice([1, 100]))
         x, t = rng.standard_normal((*before, T, K)), np.arange(start, start + T)
         speeds = np.array([10_000 ** (-2 * i / K) for i in range(K // 2)])
         right = _turned(x, t, speeds)

@@ -639,3 +639,30 @@ def rotate(x_TK, start=0):
     angles = np.outer(np.arange(start, start + T), 10000.0 ** (-2 * np.arange(K // 2) / K))
     a, b = x_TK[..., : K // 2], x_TK[..., K // 2 :]
     return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
+
+
+@mistake("`x.shape = …` does not")
+def split_heads(x_BTD, n_heads):
+    B, T, D = x_BTD.shape
+    x_BTD.shape = (B, T, n_heads, D // n_heads)
+    return x_BTD.transpose(0, 2, 1, 3)
+
+
+@mistake("that starts at position")
+def rotate(x_TK, start=0):
+    """A table for the first 4,096 positions; who comes later is put at its end."""
+    T, K = x_TK.shape[-2:]
+    positions = np.minimum(np.arange(start, start + T), 4095)
+    angles = np.outer(positions, 10000.0 ** (-2 * np.arange(K // 2) / K))
+    a, b = x_TK[..., : K // 2], x_TK[..., K // 2 :]
+    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
+
+
+@also_right
+def rotate(x_TK, start=0):
+    """As numbers of the complex plane."""
+    T, K = x_TK.shape[-2:]
+    speeds = 10000.0 ** (-np.arange(0, K, 2) / K)
+    hands = x_TK[..., : K // 2] + 1j * x_TK[..., K // 2 :]
+    hands = hands * np.exp(1j * np.arange(start, start + T)[:, None] * speeds)
+    return np.concatenate([hands.real, hands.imag], axis=-1)
