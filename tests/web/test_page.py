@@ -11,7 +11,7 @@ import torch
 from playwright.sync_api import Browser, Page, expect
 
 from browsing import LAPTOP, PHONE, serious_violations, settled, value, values, watched
-from pellucid import load
+from pellucid import load, train
 from pellucid.api import Run
 from pellucid.generation.sampling import apply_temperature, keep_top_k, keep_top_p
 from pellucid.inspection.attribution import what_decides
@@ -536,6 +536,22 @@ def test_with_the_heading_on_a_projector_the_row_that_is_looked_from_is_in_sight
         expect(page.locator("#part-attention h2")).to_be_in_viewport()
         assert page.locator("#part-attention .cross").bounding_box()["y"] < 720 - 8
         expect(page.locator("#part-attention .names.rows .here")).to_be_in_viewport()
+
+
+def test_five_layers_leave_the_next_token_in_sight(browser, fables_run, text, tmp_path):
+    deep = {"model.n_layers": 5}
+    train(fables_run / "config.yaml", tmp_path / "deep", overrides=deep, steps=1, data_dir=fables_run.parent / "data")
+    with (
+        served(make_app([tmp_path / "deep"])) as (host, port),
+        watched(browser, f"http://{host}:{port}/") as page,
+    ):
+        page.set_viewport_size({"width": 1280, "height": 720})
+        show(page, text=text)
+        expect(page.locator("#part-machine .guesses li").first).to_be_in_viewport(ratio=1)
+        lens = page.locator("#part-lens .lens")
+        lens.scroll_into_view_if_needed()
+        expect(lens.locator("[role=rowheader]")).to_have_count(11)
+        expect(page.locator("#part-lens .likeliest li").first).to_be_in_viewport(ratio=1)
 
 
 def test_the_curve_opens_on_the_excess_and_shows_the_loss_beside_its_floor_on_request(page, fables_run, text):
