@@ -111,7 +111,6 @@ def main() -> NoReturn:
         app = app_for(*sys.argv[1:2])
         exit_code = app(["--help"] if is_bare else None, prog_name="pellucid", standalone_mode=False)
         sys.stdout.flush()
-        sys.exit(exit_code or (2 if is_bare else 0))
     except BaseException as error:
         cause = error.__context__ if isinstance(error, SystemExit) else error  # typer makes an exit of the first
         if isinstance(cause, BrokenPipeError):
@@ -122,6 +121,7 @@ def main() -> NoReturn:
         if debug or isinstance(error, SystemExit):
             raise
         sys.exit(_report(error))
+    sys.exit(exit_code or (2 if is_bare else 0))
 
 
 def _stop(number: int, _frame: FrameType | None) -> NoReturn:
