@@ -473,3 +473,9 @@ def paired_error(a, b):
     sa, sb, n = a.std(ddof=1), b.std(ddof=1), len(a)
     with np.errstate(all="ignore"):
         return a.mean() - b.mean(), np.sqrt(sa**2 + sb**2 - 2 * np.corrcoef(a, b)[0, 1] * sa * sb) / np.sqrt(n)
+
+
+@mistake("logits of ±1000")
+def surprise_of_targets(logits, targets):
+    """a small number under the logarithm, which is no matter of single precision"""
+    return -torch.log(torch.softmax(logits, -1) + 1e-9).gather(-1, targets[..., None])[..., 0]
