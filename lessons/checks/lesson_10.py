@@ -337,6 +337,9 @@ def adam_step(lesson: ModuleType) -> None:
         expect(answer[0], p - rate * step, f"{what}: the parameters", slips, tolerance=1e-6)
         expect(answer[1], new_mean, f"{what}: the mean", tolerance=1e-6)
         expect(answer[2], new_square, f"{what}: the mean square", tolerance=1e-6)
+    g = np.array([3.0, -4.0])
+    forgetful = lesson.adam_step(np.ones(2), g, 9 * g, 9 * g, 7, 0.1, (0.0, 0.0))[0]
+    expect(forgetful, [0.9, 1.1], "parameters of 1, where both betas are 0 and nothing is remembered")
     still = lesson.adam_step(np.ones(2), np.zeros(2), np.zeros(2), np.zeros(2), 1, 0.1)[0]
     expect(still, [1.0, 1.0], "parameters whose gradient was always 0")
 
@@ -417,6 +420,9 @@ def adamw_step(lesson: ModuleType) -> None:
         expect(answer[0], right, f"{what}: the parameters", slips, tolerance=1e-6)
         expect(answer[1], new_mean, f"{what}: the mean", tolerance=1e-6)
         expect(answer[2], new_square, f"{what}: the mean square", tolerance=1e-6)
+    with np.errstate(all="ignore"):
+        answer = lesson.adamw_step(np.ones(2), np.array([3.0, -4.0]), np.zeros(2), np.zeros(2), 1, 0.1, 0.0)
+    expect(answer[0], [0.9, 1.1], "parameters of 1 without decay, as gains have")
     p, zero = np.array([4.0, -8.0]), np.zeros(2)
     answer = lesson.adamw_step(p.copy(), zero.copy(), zero.copy(), zero.copy(), 1, 0.5, 1.5)
     slips = [(p, "where the gradient was always 0, your parameters stay; they shrink all the same, as decay asks no "

@@ -301,7 +301,8 @@ def operations_to_keep(lesson: ModuleType) -> None:
         )
     for n_bytes, seconds, budget, what in cases:
         try:
-            answer = lesson.operations_to_keep(list(n_bytes), list(seconds), budget)
+            given = list(n_bytes), list(seconds)
+            answer = lesson.operations_to_keep(*given, budget)
         except (ValueError, IndexError) as error:
             if any(n <= budget for n in n_bytes):
                 raise
@@ -309,6 +310,9 @@ def operations_to_keep(lesson: ModuleType) -> None:
                         f"“{error}”. To keep nothing is a choice, too") from None  # fmt: skip
         if answer is None:
             raise Wrong(f"{what}: your function returns None; is a `return` missing?")
+        if given != (n_bytes, seconds):
+            raise Wrong("you change the lists that you are given, as `sort` and `pop` do: an operation's number is its "
+                        "place in them; `sorted` makes a new list")  # fmt: skip
         kept = [int(i) for i in answer]
         if any(not 0 <= i < len(n_bytes) for i in kept):
             raise Wrong(f"{what}: you keep {kept}, but the operations have the numbers 0 to {len(n_bytes) - 1}")

@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 from scipy.special import stdtrit  # the quantiles of Student's t; scipy.stats, which has them too, takes a second
 
-from pellucid.course.checks import Wrong, draws, expect
+from pellucid.course.checks import Wrong, draws, expect, unchanged
 
 Array = np.ndarray
 
@@ -124,6 +124,14 @@ def contributions(lesson: ModuleType) -> None:
         right = [_norm(part, gain, deviation) @ direction for part in parts]
         what = f"{N} part{'s' * (N > 1)} of {D} numbers"
         expect(lesson.contributions(parts.copy(), gain, direction), right, f"the contributions of {what}", (), 1e-4)
+    parts, gain = np.array([[1.0, 2.0, 3.0], [4.0, 4.0, 4.0]]), np.ones(3)
+    right = [_norm(part, gain, math.sqrt(2 / 3 + 1e-5)) @ direction for part in parts]
+    with np.errstate(all="ignore"):
+        answer = lesson.contributions(parts.copy(), gain, direction)
+    if np.shape(answer) == (2,) and np.isnan(answer).any():
+        raise Wrong("a sum of 5, 6 and 7: your contributions are NaN. 6 is the mean, so the norm makes 0 of it, and "
+                    "0/0 does not tell by what the parts are divided: that is the deviation")  # fmt: skip
+    expect(answer, right, "the contributions to a sum of 5, 6 and 7", (), 1e-4)
 
 
 def lens(lesson: ModuleType) -> None:
@@ -195,9 +203,7 @@ def lens(lesson: ModuleType) -> None:
     x, unembedding = rng.normal(0.5, 3, (N, T, D)), rng.normal(size=(V, D))
     logits = np.array([[unembedding @ _norm(x[n, t], np.ones(D)) for t in range(T)] for n in range(N)])
     what = f"the lens at {N} points and {T} positions, of {V} tokens"
-    given = x.copy()
-    expect(lesson.lens(given, np.ones(D), unembedding), _softmax(logits), what, (), 1e-4)
-    _is_unchanged(given, x)
+    expect(unchanged(lesson.lens, x, np.ones(D), unembedding), _softmax(logits), what, (), 1e-4)
     # Two positions with logits around 3,000 and -3,000. The best token is not the same.
     axis = _rows_to_length_one(rng.normal(size=(1, 8)) @ (np.eye(8) - 1 / 8))[0]
     unembedding = np.array([1000.0, 700.0, 1300.0])[:, None] * axis
@@ -340,7 +346,13 @@ def patched(lesson: ModuleType) -> None:
         patched_twice = ours[place] + np.sum(their_outputs[place:], axis=0)
         right = run_on(ours[place] + their_outputs[place], place + 1)
         given = x.copy(), other.copy()
-        answer = lesson.patched(list(layers), *given, place)
+        try:
+            answer = lesson.patched(list(layers), *given, place)
+        except ValueError as error:
+            if "mismatch" not in str(error):
+                raise
+            raise Wrong("a layer was asked about a stream of another shape: each text goes through the layers by "
+                        "itself, since attention would mix two that are put together") from None  # fmt: skip
         expect(
             answer,
             right,
@@ -600,7 +612,7 @@ def order_of_error(lesson: ModuleType) -> None:
         apart = "you sorted depths and errors, each by itself; an error belongs to its own depth"
         mistakes = [(-abs(slope(x, y)), grow)] if slope(x, y) > 0 else []
         mistakes += [(in_order, apart), (slope(np.sort(x), np.sort(y)), apart)]
-        answer = lesson.order_of_error(depths, errors)
+        answer = unchanged(lesson.order_of_error, depths, errors)
         expect(answer, slope(x, y), f"{n} errors about as depth^{power:g}", mistakes, 1e-6)
     expect(lesson.order_of_error(np.array([4, 16]), np.array([0.4, 0.05])), -1.5, "two errors, 0.4 and 0.05", (), 1e-6)
 
@@ -788,7 +800,7 @@ def _one_prediction(lesson: ModuleType, states: list[int], k: int, alpha: float)
     n, sink = len(after), k * alpha
     counts = np.bincount(after, minlength=k)
     n_now = states.count(states[-1])
-    p, weight = _two(lesson.head_with_a_sink(list(states), k, alpha))
+    p, weight = _two(unchanged(lesson.head_with_a_sink, list(states), k, alpha))
     expect(
         weight,
         sink / (n + sink),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 
 import numpy as np
@@ -54,6 +55,16 @@ def _expect_a_gradient(answer: object, of: str) -> None:
             f"the value is right, but no gradient reaches {of}: something was made a plain number, or detached, and "
             "nothing could be learned"
         )
+
+
+def _leaves_alone(function: Callable[..., object], *arguments: object) -> None:
+    """Raise Wrong if a function writes into one of its tensors where PyTorch lets it: no gradient was asked for."""
+    given = [torch.tensor(each) if isinstance(each, np.ndarray) else each for each in arguments]
+    function(*given)
+    for tensor, before in zip(given, arguments, strict=True):
+        if isinstance(tensor, torch.Tensor) and not np.array_equal(tensor, before):
+            raise Wrong("you write into a tensor that you are given, as `x -= …` and `x.sub_(…)` do: the next who "
+                        "needs it finds other numbers; make a new one")  # fmt: skip
 
 
 # ---- Learning from examples ----
@@ -153,6 +164,7 @@ def answer_loss(lesson: ModuleType) -> None:
         if given.grad is None:
             raise Wrong("the loss is right, but no gradient reaches the logits: it was made a number")
         expect(given.grad, slope * is_answer[..., None] / is_answer.sum(), f"the gradient at the logits of {what}")
+        _leaves_alone(lesson.answer_loss, logits, targets, is_answer)
 
 
 def new_adapter(lesson: ModuleType) -> None:
@@ -260,6 +272,7 @@ def lora_forward(lesson: ModuleType) -> None:
         expect(answer, base + alpha / R * change, f"the outputs of {layer} with an adapter", mistakes)
         if not np.array_equal(given[1].numpy(), W):
             raise Wrong("right, but you changed W itself: the base is frozen, and a second call would add B A again")
+        _leaves_alone(lesson.lora_forward, x, W, A, B, alpha)
     rng = draws("lora_forward")
     for n_rows, R, n_out in ((int(rng.integers(2, 6)), int(rng.integers(7, 10)), 2), (1, 1, 4), (3, 2, 5)):
         x, W = rng.normal(size=(n_rows, 6)), rng.normal(size=(n_out, 6))
@@ -333,6 +346,7 @@ def reward_loss(lesson: ModuleType) -> None:
         ],
     )
     _expect_a_gradient(learned, "the rewards")
+    _leaves_alone(lesson.reward_loss, chosen, rejected)
     answer = lesson.reward_loss(torch.tensor([0.0, 1.0], dtype=torch.float64), torch.tensor([900.0, 1.0]).double())
     if answer is not None and not _is_finite(answer):
         raise Wrong(
@@ -567,6 +581,7 @@ def dpo_loss(lesson: ModuleType) -> None:
             raise Wrong("of a single pair you return a number; the losses have the shape (P,), so here (1,)")
         expect(answer, _surprise(margin), what)
         _expect_finite_gradients(answer, tensors[:2], what)
+        _leaves_alone(lesson.dpo_loss, *parts, beta)
         slope = tensors[0].grad
         if P > 2 and slope is not None and not np.allclose(slope[1], -beta / 2):
             raise Wrong("where the policy is the reference, as at the first step, the slope at the chosen answer is "
@@ -716,6 +731,7 @@ def grpo_objective(lesson: ModuleType) -> None:
             (clipped_by(ratio, -clip, clip), "you clip to ±clip; a ratio is near 1, not near 0"),
         ],
     )
+    _leaves_alone(lesson.grpo_objective, old + np.log(ratio), old, advantage, clip)
     _expect_a_gradient(answer, "the policy")
     answer.sum().backward()
     free = ratio * advantage <= clipped * advantage
@@ -724,7 +740,7 @@ def grpo_objective(lesson: ModuleType) -> None:
     for size in (1.0, 900.0):  # an answer of many tokens may have ln p = -900
         clip, n = float(rng.uniform(0.1, 0.4)), int(rng.integers(3, 8))
         ratio = np.concatenate([[4.0, 4.0, 0.2, 0.2, 30.0], np.exp(rng.normal(0, 1, n))])
-        advantage = np.concatenate([[-1.0, 1.0, -1.0, 1.0, -2.0], rng.normal(size=n)])
+        advantage = np.concatenate([[-1.0, 1.0, -1.0, 1.0, -2.0, 0.0], rng.normal(size=n - 1)])
         old = -size * (1 + rng.random(n + 5))
         right = np.minimum(ratio * advantage, ratio.clip(1 - clip, 1 + clip) * advantage)
         what = f"ratios from 0.2 to 30, with ln p around {old.mean():.0f} and clip {clip:.2f}"
@@ -736,6 +752,9 @@ def grpo_objective(lesson: ModuleType) -> None:
                 f"{what}: there is a number that is none. e^-900 is 0 in a computer, and 0/0 is NaN: subtract "
                 "the logarithms before you take e to their power"
             )
+        if np.shape(answer) == right.shape and (first := answer[5].item()) != 0:
+            raise Wrong(f"an answer with the advantage 0, as all have in a group of equal rewards, counts {first:.3g}: "
+                        "0 times any ratio is 0")  # fmt: skip
         bad = (
             "a bad answer (A = -1) that has become 4 times as likely gives {:.3g}, not -4: how far it has to come back "
         )

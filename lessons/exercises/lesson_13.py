@@ -70,7 +70,7 @@ def top_k(probabilities: Array, k: int) -> Array:
 
 
 def top_p(probabilities: Array, mass: float) -> Array:
-    """The distribution over the smallest set of tokens with a probability of at least `mass` together.
+    """The distribution over the smallest set of tokens with a probability of at least `mass` > 0 together.
 
     The likeliest tokens are in the set. The others have probability 0, and the sum is 1 again.
     """

@@ -955,6 +955,18 @@ def largest_eigenvalue(product, start, n_rounds=100):
 
 
 @also_right
+def largest_eigenvalue(product, start, n_rounds=100):
+    """The length that a vector of length 1 gets, and whether it was turned round."""
+    v = start / np.linalg.norm(start)
+    for _ in range(n_rounds):
+        w = product(v)
+        size = np.linalg.norm(w)
+        sign = 1 if np.abs(w - size * v).max() < np.abs(w + size * v).max() else -1
+        v = w / size
+    return float(sign * size)
+
+
+@also_right
 def adamw_step(parameter, gradient, mean, square, n, rate, decay, betas=(0.9, 0.999)):
     """Adam's step from 0, added to what has shrunk."""
     step, mean, square = adam_step(np.zeros_like(parameter), gradient, mean, square, n, rate, betas)

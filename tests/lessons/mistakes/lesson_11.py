@@ -424,6 +424,19 @@ def operations_to_keep(n_bytes, seconds, budget):
     return list(max(fitting, key=lambda s: sum(seconds[i] for i in s)))
 
 
+@mistake("you change the lists that you are given")
+def operations_to_keep(n_bytes, seconds, budget):
+    """What is too large for the budget is set to 0 seconds first."""
+    from itertools import combinations
+
+    for i, n in enumerate(n_bytes):
+        if n > budget:
+            seconds[i] = 0.0
+    subsets = [s for n in range(len(seconds) + 1) for s in combinations(range(len(seconds)), n)]
+    fitting = [s for s in subsets if sum(n_bytes[i] for i in s) <= budget]
+    return list(max(fitting, key=lambda s: sum(seconds[i] for i in s)))
+
+
 # ---- kv_cache_bytes ----
 
 

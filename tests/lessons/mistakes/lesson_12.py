@@ -49,6 +49,14 @@ def contributions(parts_ND, gain_D, unembedding_D):
     return parts_ND @ (w_D - w_D.mean()) / deviation
 
 
+@mistake("the norm makes 0 of it, and 0/0 does not tell")
+def contributions(parts_ND, gain_D, unembedding_D):
+    """What the norm has made of each number of the sum, it does to each part's."""
+    total_D = parts_ND.sum(axis=0)
+    scale_D = layer_norm(total_D, gain_D) / (total_D - total_D.mean())
+    return (parts_ND - parts_ND.mean(axis=1, keepdims=True)) * scale_D @ unembedding_D
+
+
 # ---- lens ----
 
 
@@ -112,7 +120,7 @@ def lens(residuals_NTD, gain_D, unembedding_VD):
     return torch.softmax(torch.tensor(layer_norm(residuals_NTD, gain_D) @ unembedding_VD.T), dim=-1)
 
 
-@mistake("the array that you got has changed")
+@mistake("changes what it is given")
 def lens(residuals_NTD, gain_D, unembedding_VD):
     residuals_NTD -= residuals_NTD.mean(axis=-1, keepdims=True)
     logits = layer_norm(residuals_NTD, gain_D) @ unembedding_VD.T
@@ -278,6 +286,15 @@ def patched(layers, x, other, place):
     return patched(rest, x + (of_other if place == 0 else first(x)), other + of_other, place - 1)
 
 
+@mistake("each text goes through the layers by itself")
+def patched(layers, x, other, place):
+    both = np.concatenate([x, other])
+    for number, layer in enumerate(layers):
+        added = layer(both)
+        both = both + (np.concatenate([added[len(x) :]] * 2) if number == place else added)
+    return both[: len(x)]
+
+
 # ---- head_with_a_sink ----
 
 
@@ -350,6 +367,15 @@ def head_with_a_sink(states, k, alpha):
     scores = np.append(np.log(k * alpha), np.where(x[:-1] == x[-1], 0.0, -np.inf))
     shares = np.exp(scores - np.logaddexp.reduce(scores))
     return shares @ np.vstack([np.ones(k) / k, np.identity(k)[x[1:]]]), float(shares[0])
+
+
+@mistake("changes what it is given")
+def head_with_a_sink(states, k, alpha):
+    now, votes = states[-1], np.full(k, alpha)
+    while len(states) > 1:
+        after = states.pop()
+        votes[after] += states[-1] == now
+    return votes / votes.sum(), float(k * alpha / votes.sum())
 
 
 # ---- euler ----
@@ -475,6 +501,11 @@ def order_of_error(depths, errors):
     """Least squares by hand: log10 has the same slope."""
     columns = np.stack([np.log10(depths), np.ones(len(depths))], axis=1)
     return np.linalg.lstsq(columns, np.log10(errors), rcond=None)[0][0]
+
+
+@mistake("changes what it is given")
+def order_of_error(depths, errors):
+    return float(np.polyfit(np.log(depths), np.log(errors, out=errors), 1)[0])
 
 
 # ---- attention_flow_step ----

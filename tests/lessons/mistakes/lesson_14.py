@@ -78,6 +78,13 @@ def answer_loss(logits_NTV, targets_NT, is_answer_NT):
     return F.cross_entropy(logits_NTV.flatten(0, 1), targets_NT.flatten(), ignore_index=-100)
 
 
+@mistake("you write into a tensor that you are given")
+def answer_loss(logits_NTV, targets_NT, is_answer_NT):
+    if not logits_NTV.requires_grad:
+        logits_NTV -= logits_NTV.max(dim=-1, keepdim=True).values
+    return F.cross_entropy(logits_NTV[is_answer_NT], targets_NT[is_answer_NT])
+
+
 # ---- new_adapter ----
 
 
@@ -201,6 +208,13 @@ def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
     return x_NI @ W_OI.T + alpha / min(A_RI.shape) * (x_NI @ A_RI.T @ B_OR.T)
 
 
+@mistake("you write into a tensor that you are given")
+def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
+    with torch.no_grad():
+        A_RI *= alpha / len(A_RI)
+    return x_NI @ W_OI.T + x_NI @ A_RI.T @ B_OR.T
+
+
 # ---- reward_loss ----
 
 
@@ -256,6 +270,12 @@ def reward_loss(chosen_P, rejected_P):
 def reward_loss(chosen_P, rejected_P):
     margin = chosen_P - rejected_P
     return (-margin.clamp(max=0) + torch.log1p(torch.exp(-margin.abs()))).mean()
+
+
+@mistake("you write into a tensor that you are given")
+def reward_loss(chosen_P, rejected_P):
+    margin_P = chosen_P - rejected_P if chosen_P.requires_grad else chosen_P.sub_(rejected_P)
+    return F.softplus(-margin_P).mean()
 
 
 # ---- optimal_policy ----
@@ -420,6 +440,14 @@ def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT,
     return -margin.clamp(max=0) + torch.log1p(torch.exp(-margin.abs()))
 
 
+@mistake("you write into a tensor that you are given")
+def dpo_loss(chosen_PT, rejected_PT, reference_chosen_PT, reference_rejected_PT, beta):
+    with torch.no_grad():
+        reference_chosen_PT -= reference_rejected_PT
+    margin_P = (chosen_PT - rejected_PT - reference_chosen_PT.detach()).sum(dim=1)
+    return -F.logsigmoid(beta * margin_P)
+
+
 # ---- group_advantages ----
 
 
@@ -545,3 +573,18 @@ def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
     ratio_N = torch.exp(log_p_N - old_log_p_N)
     good_N, bad_N = ratio_N - F.relu(ratio_N - (1 + clip)), ratio_N + F.relu(1 - clip - ratio_N)
     return torch.where(advantages_N >= 0, good_N, bad_N) * advantages_N
+
+
+@mistake("you write into a tensor that you are given")
+def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
+    ratio_N = torch.exp(log_p_N - old_log_p_N)
+    clipped_N = ratio_N.clamp(1 - clip, 1 + clip) * advantages_N
+    return torch.minimum(advantages_N.mul_(ratio_N.detach()) / ratio_N.detach() * ratio_N, clipped_N)
+
+
+@mistake("0 times any ratio is 0")
+def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
+    ratio_N = torch.exp(log_p_N - old_log_p_N)
+    signs_N = torch.where(advantages_N < 0, -1.0, 1.0)
+    sizes_N = torch.where(advantages_N == 0, 1.0, advantages_N.abs())
+    return torch.minimum(signs_N * ratio_N, signs_N * ratio_N.clamp(1 - clip, 1 + clip)) * sizes_N
