@@ -21,7 +21,7 @@ export function textBox(view, attributes, hasBubbles = () => false) {
     const turn = isTalk ? lastTurn(text) : { question: text };
     if (box.value !== turn.question) {
       box.value = turn.question;
-      box.scrollTop = box.scrollHeight; // its end, which is what changes while the model writes
+      if (view.isWriting) box.scrollTop = box.scrollHeight; // its end, which is what changes
     }
     box.hidden = state.guess && trace && placeOf(view) < trace.ids.length - 1; // it would tell what comes
     element.classList.toggle("is-talk", isTalk);
