@@ -1,7 +1,9 @@
 """How every figure looks: palette, fonts, numbers on axes, and labels next to their lines."""
 
+import re
 import textwrap
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -9,6 +11,7 @@ from typing import Any, Literal
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator, NullLocator
 from numpy.typing import ArrayLike
@@ -62,6 +65,23 @@ class LineStyle:
 def line_style(index: int) -> LineStyle:
     """The style of the i-th variant; colours repeat after 7, markers after 8."""
     return LineStyle(PALETTE[index % 7], MARKERS[index % 8], DASHES[(index + index // 7) % 4])
+
+
+def styles_of(names: Iterable[str]) -> dict[str, LineStyle]:
+    """The style of each variant: a hue for those whose names begin with the same word, and a shade for each of them."""
+    families: dict[str, list[str]] = defaultdict(list)
+    for name in dict.fromkeys(names):
+        families[re.split(r"[ ,=]", name)[0]].append(name)
+    if len(families) == 1 and len(of_all := next(iter(families.values()))) <= len(PALETTE):
+        families = {name: [name] for name in of_all}
+    styles: dict[str, LineStyle] = {}
+    for i, members in enumerate(families.values()):
+        red, green, blue = to_rgb(PALETTE[i % 7])
+        for j, name in enumerate(members):
+            light = 1 - 0.65 * j / max(len(members) - 1, 1)
+            color = to_hex((light * red, light * green, light * blue))
+            styles[name] = LineStyle(color, MARKERS[len(styles) % 8], DASHES[(i + j) % 4])
+    return styles
 
 
 NAME_WIDTH = 28  # characters of a variant's name beside its bar or row
@@ -207,7 +227,7 @@ def log_axis(
     axes.set(**{f"{which}scale": "log", f"{which}lim": limits})
     axis = axes.xaxis if which == "x" else axes.yaxis
     at = ticks or round_ticks(*limits)
-    axis.set_ticks(at, [in_short(tick) for tick in at])
+    axis.set_ticks(at, [in_short(tick, 4 if tick < 1e4 else 3) for tick in at])
     axis.set_minor_locator(NullLocator())
 
 

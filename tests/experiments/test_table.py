@@ -2,7 +2,7 @@
 
 import pytest
 
-from pellucid.experiments.table import with_families
+from pellucid.experiments.table import in_words, with_families
 
 
 def test_skills_that_begin_with_the_same_word_are_told_together():
@@ -21,3 +21,20 @@ def test_skills_that_begin_with_the_same_word_are_told_together():
         "excess_nats_per_document": 0.75,
         "accuracy": pytest.approx((0.1 * 1.0 + 0.3 * 0.6) / 0.4),
     }
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("n_layers=1", "1 layer"),
+        ("n_layers=2, n_heads=1", "2 layers, 1 head"),
+        ("position=none", "no positions"),
+        ("position=rope", "RoPE positions"),
+        ("beta=0.05", "β = 0.05"),
+        ("d_model=16, steps=400", "width 16, 400 updates"),
+        ("weight_decay=0.1", "weight decay 0.1"),
+        ("decoder, plain, four times", "decoder, plain, four times"),
+    ],
+)
+def test_a_label_of_keys_is_words_in_a_figure(label, words):
+    assert in_words(label) == words

@@ -28,7 +28,10 @@ class RunOfList(Section):
 
 
 class FigureSection(Section):
-    title: str = Field(min_length=1, description="the figure's title and file name")
+    title: str = Field(min_length=1, description="what it compares: its heading in the report and its file name")
+    finding: str | None = Field(
+        None, description="what it shows, once that is known: drawn above it instead of the title"
+    )
     only: Annotated[tuple[str, ...], Field(strict=False)] = Field((), description="variants to draw; empty: all")
 
     @property

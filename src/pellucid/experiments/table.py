@@ -1,6 +1,7 @@
 """Columns of an experiment's results, for results.csv, tables and figures."""
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -33,6 +34,23 @@ AXIS_LABELS = {  # with units
     "answers.distinct": "answers that differ from all others (%)",
     "answers.reward": "mean reward of an answer",
     "answers.kl": "KL divergence from the start (nats per answer)",
+    "model.n_layers": "layers",
+    "model.d_model": "width of the model (d_model)",
+    "train.steps": "number of updates",
+    "optimizer.type": "optimizer",
+    "optimizer.lr": "learning rate",
+}
+VALUES = {"none": "no", "rope": "RoPE"}
+WORDS = {  # for `key=value` in the label of a variant
+    "n_layers": "{} layers",
+    "n_heads": "{} heads",
+    "d_model": "width {}",
+    "steps": "{} updates",
+    "beta": "β = {}",
+    "position": "{} positions",
+    "order": "{}",
+    "norm_placement": "{}-norm",
+    "norm": "{}",
 }
 AXIS_LABELS_BY_SKILL = {
     "excess": "excess in {} (nats per document)",
@@ -47,6 +65,16 @@ def axis_label(column: str) -> str:
     if skill and kind in AXIS_LABELS_BY_SKILL:
         return AXIS_LABELS_BY_SKILL[kind].format(skill)
     return AXIS_LABELS.get(column, column)
+
+
+def in_words(label: str) -> str:
+    """A variant's label for a figure: `n_layers=1, position=none` is "1 layer, no positions"."""
+    parts = []
+    for part in label.split(", "):
+        key, is_key, value = part.partition("=")
+        text = WORDS.get(key, key.replace("_", " ") + " {}").format(VALUES.get(value, value)) if is_key else part
+        parts.append(re.sub(r"^1 (\w+)s$", r"1 \1", text))
+    return ", ".join(parts)
 
 
 def is_share(column: str) -> bool:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 from matplotlib.text import Text
 
@@ -17,11 +18,12 @@ from pellucid.experiments.figures.means import at_equal_steps, mean_lines
 from pellucid.experiments.own_code import OwnCode
 from pellucid.experiments.plan import Plan
 from pellucid.experiments.table import value_of
+from pellucid.figures import line_style, styles_of
 
 SKILLS = ("choice", "spelling", "recall")
 FIGURES = [
     ({"type": "bars", "y": "bits_per_byte"}, "bits per byte"),
-    ({"type": "lines", "x": "model.d_model", "y": "val_loss", "log_x": True}, "model.d_model"),
+    ({"type": "lines", "x": "model.d_model", "y": "val_loss", "log_x": True}, "width of the model"),
     ({"type": "bars", "y": "of mine", "label": "what I measured (pieces)"}, "what I measured (pieces)"),
     ({"type": "lines", "x": "of mine", "y": "val_loss"}, "of mine"),
     ({"type": "lines", "x": "flops", "y": "excess.recall", "by": "model.d_model", "log_y": True}, "FLOP"),
@@ -189,3 +191,38 @@ def test_a_section_is_told_by_its_type():
     run = RESULTS[0].model_copy(update={"overrides": {"model.position": {"type": "rope", "base": 10}}})
     assert value_of(run, "model.position") == "rope"
     assert value_of(run, "model.position.type") == "rope"
+
+
+def test_variants_of_one_family_share_a_hue_and_no_two_look_alike():
+    styles = styles_of(["LSTM", "LSTM, Muon", "decoder, plain", "decoder, Muon", "MLP"])
+    hues = {name: np.argmax(to_rgb(style.color)) for name, style in styles.items()}
+    assert hues["LSTM"] == hues["LSTM, Muon"] != hues["decoder, plain"] == hues["decoder, Muon"]
+    for names in (styles, [f"width {2**i}" for i in range(11)], ["β = 0.1", "β = 0.2"]):
+        assert len({(style.color, style.marker) for style in styles_of(names).values()}) == len([*names])
+    alone = styles_of(["rank 1", "rank 2"])["rank 2"].color
+    assert to_rgb(alone) == to_rgb(line_style(1).color), "where all are one family, each has its hue"
+
+
+def test_variants_without_an_order_are_not_joined_by_a_line(tmp_path):
+    axes = drawn({"type": "lines", "x": "of mine", "y": "val_loss"}, RESULTS, tmp_path).figure.axes[0]
+    assert all(
+        line.get_linestyle() == "None" or line.get_zorder() < 2 or line.get_clip_on() is False for line in axes.lines
+    )
+
+
+def test_a_figure_has_its_finding_as_title_once_that_is_known(tmp_path):
+    figure = {"type": "bars", "y": "excess", "finding": "Wider is better"}
+    assert drawn(figure, RESULTS, tmp_path).figure.get_suptitle() == "Wider is better"
+    assert [file.name for file in tmp_path.iterdir()] == ["a-figure.png"]
+
+
+def test_an_excess_too_small_to_be_told_is_no_number_with_an_exponent(tmp_path):
+    tiny = [run.model_copy(update={"skills": skills(2e-5 if run.seed else 3e-5)}) for run in RESULTS[:2]]
+    assert "<0.001" in texts_of(drawn({"type": "skills"}, [*tiny, *RESULTS[2:]], tmp_path))
+
+
+def test_a_bar_has_the_colour_of_its_own_family_wherever_it_stands(tmp_path):
+    names = ["1 layer", "2 layers", "1 layer, wide"]
+    runs = [run.model_copy(update={"label": name}) for run, name in zip(RESULTS[::2], names, strict=False)]
+    bars = drawn({"type": "bars", "y": "excess"}, runs, tmp_path).figure.axes[0].patches
+    assert [bar.get_facecolor()[:3] for bar in bars] == [to_rgb(styles_of(names)[name].color) for name in names]

@@ -14,11 +14,11 @@ from pellucid.figures import (
     NAME_WIDTH,
     TRUTH,
     distinct_labels,
-    line_style,
     log_axis,
     log_limits,
     new_figure,
     plain_axis,
+    styles_of,
     wrapped,
 )
 
@@ -41,8 +41,9 @@ def draw_bars(config: BarsConfig, results: Sequence[RunResult]) -> Sketch:
     axes = figure.add_subplot()
 
     texts = [f"{100 * mean:.1f} %" for mean in means] if is_share(config.y) else distinct_labels(list(means))
-    for index, (_, seeds) in enumerate(variants):
-        row, color = rows[index], line_style(index).color
+    styles = styles_of(means.index)
+    for index, (name, seeds) in enumerate(variants):
+        row, color = rows[index], styles[name].color
         if spans_decades:
             axes.plot(means.iloc[index], row, "|", color=color, markersize=20, markeredgewidth=2.5)
         else:

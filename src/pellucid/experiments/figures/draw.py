@@ -18,6 +18,7 @@ from pellucid.experiments.figures.skills import draw_skill_curves, draw_skills
 from pellucid.experiments.own_code import OwnCode
 from pellucid.experiments.plan import Plan
 from pellucid.experiments.results import RunResult
+from pellucid.experiments.table import in_words
 from pellucid.figures import STYLE, save_figure
 
 
@@ -30,11 +31,12 @@ def draw(figure: FigureConfig, plan: Plan, results: Sequence[RunResult], folder:
     for label in figure.only:
         if label not in [result.label for result in results]:
             raise ValueError(f"no variant is called {label!r} in figure {figure.title!r}, or it has no results")
-    results = [result for result in results if not figure.only or result.label in figure.only]
+    chosen = [result for result in results if not figure.only or result.label in figure.only]
+    results = [result.model_copy(update={"label": in_words(result.label)}) for result in chosen]
     if not results:
         raise ValueError(f"figure {figure.title!r} has no finished runs to show yet")
     with matplotlib.rc_context(STYLE):
-        sketch = _sketch(figure, results, plan.own)
+        sketch = _sketch(figure.model_copy(update={"title": figure.finding or figure.title}), results, plan.own)
     folder.mkdir(parents=True, exist_ok=True)
     save_figure(sketch.figure, folder / f"{figure.file_stem}.png")
     caption = f"{sketch.caption[0].upper()}{sketch.caption[1:]} {_varied(plan.config, results)}"

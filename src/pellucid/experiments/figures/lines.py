@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from pellucid.config.experiment import LinesConfig
 from pellucid.experiments.figures.means import Sketch
 from pellucid.experiments.results import RunResult
-from pellucid.experiments.table import axis_label, floor_of, is_share, number_of, numbers_of, value_of
+from pellucid.experiments.table import axis_label, floor_of, in_words, is_share, number_of, numbers_of, value_of
 from pellucid.figures import (
     FLOOR_STYLE,
     TRUTH,
@@ -18,10 +18,10 @@ from pellucid.figures import (
     figure_of_lines,
     in_short,
     label_ends,
-    line_style,
     log_axis,
     log_limits,
     plain_axis,
+    styles_of,
     ticks_at,
     wrapped,
 )
@@ -30,7 +30,7 @@ from pellucid.figures import (
 def draw_lines(config: LinesConfig, results: Sequence[RunResult]) -> Sketch:
     """Draw each run as a dot, with lines through the means of runs with equal x or, if x is measured, of each variant.
 
-    If x is measured and there is no `by`, each variant has its own marker and name.
+    If x is measured and there is no `by`, each variant has its own marker and name: they have no order, and no line.
     """
     runs, words = _runs(config, results)
     key = "label" if any(config.x in numbers_of(run) for run in results) else "x"  # a measured x differs between seeds
@@ -39,11 +39,9 @@ def draw_lines(config: LinesConfig, results: Sequence[RunResult]) -> Sketch:
     named = dict(iter(runs.groupby("label", sort=False))) if names_variants else lines
     figure, axes = figure_of_lines(config.title, [*named, "floor"])
 
-    labels = []
-    if names_variants:
-        axes.plot(*_means(runs, key), color="#bbbbbb", zorder=2)
-    for index, (name, of_line) in enumerate(named.items()):
-        (x, y), style = _means(of_line, key), line_style(index)
+    labels, styles = [], styles_of(named)
+    for name, of_line in named.items():
+        (x, y), style = _means(of_line, key), styles[name]
         if names_variants:
             style = replace(style, linestyle="")
         else:
@@ -56,12 +54,12 @@ def draw_lines(config: LinesConfig, results: Sequence[RunResult]) -> Sketch:
     _scale_axes(axes, config, runs, words)
     if labels:
         label_ends(axes, labels)
-    by = f", a line for each {config.by}" if config.by else ""
+    by = f", a line for each {axis_label(config.by)}" if config.by else ""
     floor = " The dashed line is the floor: no model can do better." if pd.notna(runs.floor[0]) else ""
     return Sketch(
         figure,
         f"{axis_label(config.y)} against {axis_label(config.x)}{by}. "
-        f"Each small dot is one run, and lines join their means.{floor}",
+        f"Each small dot is one run, and {'large marks are' if names_variants else 'lines join'} their means.{floor}",
     )
 
 
@@ -83,7 +81,7 @@ def _runs(config: LinesConfig, results: Sequence[RunResult]) -> tuple[pd.DataFra
         by = pd.Series([value_of(run, config.by) for run in results])
     runs["line"] = by.map(_word)
     if not _has_words(by):
-        runs["line"] = f"{config.by.rsplit('.', 1)[-1]} = " + runs.line
+        runs["line"] = [in_words(f"{config.by.rsplit('.', 1)[-1]}={value}") for value in runs.line]
         runs = runs.iloc[by.argsort(kind="stable")]
     return runs, list(words)
 

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pellucid.experiments.results import RunResult
-from pellucid.figures import EndLabel, LineStyle, figure_of_lines, line_style
+from pellucid.figures import EndLabel, LineStyle, figure_of_lines, styles_of
 
 Point = tuple[str, int, float, float]  # the label and the seed of a run, x and y
 
@@ -63,7 +63,7 @@ def draw_bands(
     most_markers: int = 25,
 ) -> list[EndLabel]:
     """Draw each line of `mean_lines`, with the range of its seeds as a band; returns labels for `label_ends`."""
-    styles = styles or {name: line_style(i) for i, name in enumerate(lines)}
+    styles = styles or styles_of(lines)
     labels = []
     for name, line in lines.items():
         style, x = styles[name], line.index

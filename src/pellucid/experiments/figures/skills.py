@@ -24,6 +24,7 @@ from pellucid.figures import (
     wrapped,
 )
 
+LEAST_EXCESS = 1e-3  # nats per document: what is smaller has no place of its own
 FIELDS = {"excess": "excess_nats_per_document", "accuracy": "accuracy"}
 LABELS = {
     "excess": "excess over the floor (nats per document)",
@@ -70,10 +71,17 @@ def table_in_colours(
     for (row, column), mean in np.ndenumerate(means):
         red, green, blue, _ = image.cmap(norm(mean))
         is_dark = not np.isnan(mean) and 0.3 * red + 0.6 * green + 0.1 * blue < 0.5
-        text = "–" if np.isnan(mean) else write(float(f"{mean:.2g}"))
+        text = (
+            "–"
+            if np.isnan(mean)
+            else "<0.001"
+            if is_excess and 0 < mean < LEAST_EXCESS
+            else write(float(f"{mean:.2g}"))
+        )
         color = "white" if is_dark else "black"
         axes.text(column + 0.5, middles[row], text, color=color, ha="center", va="center")
-    scale = figure.colorbar(image, ax=axes, pad=0.02, label=label, format=lambda value, _: write(value))
+    extend = "min" if np.nanmin(means) < (norm.vmin or 0) else "neither"  # an arrow: less has the same colour
+    scale = figure.colorbar(image, ax=axes, pad=0.02, label=label, extend=extend, format=lambda value, _: write(value))
     scale.ax.minorticks_off()
     axes.set_xticks(x + 0.5, table.columns)
     axes.set_yticks(middles, names)
@@ -118,20 +126,18 @@ def draw_skill_curves(config: SkillCurvesConfig, results: Sequence[RunResult]) -
     n_columns = min(3, len(panels))
     n_rows = -(-len(panels) // n_columns)
     figure = new_figure(config.title, 1.5 + (5.6, 3.6, 2.8)[n_columns - 1] * n_columns, 1.2 + 2.6 * n_rows)
-    all_axes = list(figure.subplots(n_rows, n_columns, sharex=True, sharey=True, squeeze=False).flat)
+    all_axes = list(figure.subplots(n_rows, n_columns, sharey=True, squeeze=False).flat)
     for axes, (variant, lines) in zip(all_axes, panels.items(), strict=False):
         axes.set_title(wrapped(variant, 34), loc="left")
         draw_bands(axes, lines, styles, most_markers=12)
+        limits = log_limits(pd.concat([*lines.values()]).index)
+        log_axis(axes, "x", limits, round_ticks(*limits, most=4))
     for axes in all_axes[len(panels) :]:
         axes.remove()
-    for axes in all_axes[len(panels) - n_columns : len(panels)]:
-        axes.tick_params(labelbottom=True)  # no panel is below it
 
     drawn = pd.concat([line for lines in panels.values() for line in lines.values()])
-    limits = log_limits(drawn.index)
-    log_axis(all_axes[0], "x", limits, round_ticks(*limits, most=4))
     if config.y == "excess":
-        log_axis(all_axes[0], "y", log_limits(drawn["mean"]))
+        log_axis(all_axes[0], "y", log_limits(drawn["mean"].clip(lower=LEAST_EXCESS)))
     else:
         all_axes[0].set_ylim(-0.02, 1.02)
         plain_axis(all_axes[0], "y", shares=True)
