@@ -44,12 +44,15 @@ def learn(
 ) -> None:
     """Take the lessons: exercises, checked as you write them."""
     from pellucid.course.exercises import all_lessons
+    from pellucid.course.handout import hand_out
+    from pellucid.course.pages import write_notebook
     from pellucid.course.workbook import Workbook
 
     lessons = {lesson.number: lesson for lesson in all_lessons()}
     for asked in (number, reset):
-        if asked is not None and asked not in lessons:
-            raise ConfigError("command line", f"there is no lesson {asked}", f"choose one of {_listed(lessons)}")
+        if asked not in (None, *lessons):
+            there_are = ", ".join(map(str, sorted(lessons)))
+            raise ConfigError("command line", f"there is no lesson {asked}", f"choose one of {there_are}")
     _require_one_wish(
         {"--report": report, "--new": new is not None, "--reset": reset is not None},
         {"--hint": hint, "--page": page, "--notebook": notebook, "--open": open_page},
@@ -57,17 +60,14 @@ def learn(
         exercise,
     )
     names = [each.name for each in lessons[number].exercises] if number is not None else []
-    if exercise is not None and exercise not in names:
-        raise ConfigError(
-            "command line", f"lesson {number} has no exercise {exercise}", f"choose one of {', '.join(names)}"
-        )
+    if exercise not in (None, *names):
+        what = f"lesson {number} has no exercise {exercise}"
+        raise ConfigError("command line", what, f"choose one of {', '.join(names)}")
     folder = folder or (Path() if Workbook.is_in(Path()) else Path("my_lessons"))
     workbook = Workbook(folder)
     if report:
         print_result(workbook.report())
     elif new is not None:
-        from pellucid.course.handout import hand_out
-
         hand_out(new)
         print_result(f"{new} has all pages, and in {new / 'my_lessons'} the files to fill in; start with `cd {new}`")
     elif reset is not None:
@@ -80,8 +80,6 @@ def learn(
         command = command_of("pellucid.course.pages", str(number), str(folder.resolve()))
         raise Exit(subprocess.run(command, env={**os.environ, "PYTHONIOENCODING": "utf-8"}).returncode)
     elif notebook:
-        from pellucid.course.pages import write_notebook
-
         print_result(f"{write_notebook(lessons[number], folder)} is new; its first cell finds your functions")
     elif open_page:
         _open(lessons[number])
@@ -96,13 +94,10 @@ def _require_one_wish(
     asked = [option for option, is_asked in (of_all | of_a_lesson).items() if is_asked]
     if len(asked) > 1:
         raise ConfigError("command line", f"{asked[0]} and {asked[1]} do not go together", "leave one of them out")
-    if not asked:
-        return
-    if asked[0] in of_a_lesson and number is None:
-        raise ConfigError(
-            "command line", f"{asked[0]} needs the number of a lesson", f"try `pellucid learn 1 {asked[0]}`"
-        )
-    if exercise is not None and asked != ["--hint"]:
+    if number is None and asked and asked[0] in of_a_lesson:
+        what = f"{asked[0]} needs the number of a lesson"
+        raise ConfigError("command line", what, f"try `pellucid learn 1 {asked[0]}`")
+    if exercise is not None and asked not in ([], ["--hint"]):
         raise ConfigError("command line", f"{asked[0]} is not about one exercise", f"leave {exercise} out")
 
 
@@ -112,16 +107,13 @@ def _open(lesson: Lesson) -> None:
     file, sources = root / "site" / "lessons" / f"{lesson.page.stem}.html", root / "scripts" / "site.yml"
     if not file.exists() and sources.exists() and find_spec("mkdocs"):
         print_result("The site is being built, once …")
-        subprocess.run([sys.executable, "-m", "mkdocs", "build", "--quiet", "--config-file", sources], check=True)
+        command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--config-file", str(sources)]
+        subprocess.run(command, check=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})  # its advertisement
     if not file.exists():
         fix = "run `make site` in a clone of Pellucid; then no network is needed"
         raise ConfigError(str(file), "the site is not built", fix)
     webbrowser.open(file.as_uri())
     print_result(str(file))
-
-
-def _listed(lessons: dict[int, Lesson]) -> str:
-    return ", ".join(str(number) for number in sorted(lessons))
 
 
 def _overview(lessons: list[Lesson], workbook: Workbook) -> str:
