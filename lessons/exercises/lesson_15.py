@@ -113,9 +113,8 @@ def tensor_parallel_mlp(
 ) -> Array:
     """W_2 max(0, W_1 x + b_1) + b_2 for each row of x (B, D), on n devices with a single sum: (B, E).
 
-    W_1 is (F, D), b_1 (F,), W_2 (E, F), b_2 (E,), and n divides F and D. Each device uses its own n-th part of
-    each matrix. `all_reduce` takes a list with an array of each device and returns their sum.
-    Call it once.
+    W_1 is (F, D), b_1 (F,), W_2 (E, F), b_2 (E,), and n divides F. Each device uses its own n-th part of each
+    matrix. `all_reduce` takes a list with an array of each device and returns their sum. Call it once.
     """
     # solution:
     partial = []
