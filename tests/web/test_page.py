@@ -538,6 +538,19 @@ def test_with_the_heading_on_a_projector_the_row_that_is_looked_from_is_in_sight
         expect(page.locator("#part-attention .names.rows .here")).to_be_in_viewport()
 
 
+def test_part_6_shows_no_layers_numbers_under_another_layers_name(page, text):
+    show(page, text=text, head="0.0", inside=True)
+    page.evaluate("""() => {
+        microscope.source.inside = () => new Promise(() => {});  // they never come
+        microscope.store.set({ head: "1.0" });
+    }""")
+    expect(page.locator("#part-inside summary")).to_contain_text("layer 1")
+    expect(page.locator("#part-inside .chip[aria-pressed=true]")).to_have_text("layer 0")
+    bars = page.locator("#part-inside [data-step='attention x'] .row-bars path")
+    assert {bar.get_attribute("class") for bar in bars.all()} == {"plus", "minus"}
+    assert sum(bar.get_attribute("d").count("M") for bar in bars.all()) == 16  # one for each number of the row
+
+
 def test_five_layers_leave_the_next_token_in_sight(browser, fables_run, text, tmp_path):
     deep = {"model.n_layers": 5}
     train(fables_run / "config.yaml", tmp_path / "deep", overrides=deep, steps=1, data_dir=fables_run.parent / "data")

@@ -56,7 +56,7 @@ export function insidePanel(root, view) {
     if (!trace || !model) return;
     const [layer, head] = headOf(view);
     summary.textContent = `All numbers of layer ${layer} for this text: ${shapes()} …`;
-    if (!state.inside || !inside) return;
+    if (!state.inside || inside?.layer !== layer) return; // those of this layer are on their way
     if (changed(memory, inside, layer, head, look, placeOf(view))) redraw(layer, head);
   }
 
