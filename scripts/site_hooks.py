@@ -1,8 +1,8 @@
 """Adds to the pages of docs/ what else is in the site; MkDocs calls these functions (mkdocs.org, "Hooks").
 
-The README becomes the first page, with the Model Microscope of the shipped demo in it. The lessons follow, with their
-figures and live parts. Files outside docs/ that a page links to, such as code and configs, become pages too. Formulas
-become MathML.
+The README becomes the first page, with pictures that lead to the Model Microscope of the shipped demo and to lessons,
+which follow, with their figures and live parts. Files outside docs/ that a page links to, such as code and configs,
+become pages too. Formulas become MathML.
 """
 
 import posixpath
@@ -10,9 +10,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 
+import yaml
 from latex2mathml.converter import convert
 from live_parts import STYLE as STYLE_OF_LIVE_PARTS
 from live_parts import live_script
@@ -23,14 +24,20 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
 CODE = re.compile(r"(^ *(?:```|~~~).*?^ *(?:```|~~~)|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
-LESSON = re.compile(r"\]\((\d\d_\w+\.md)\)")
+LESSON = re.compile(r"^\| \[(.+?)\]\((\d\d_\w+\.md)\) \| (.+?) \|", re.MULTILINE)
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
-LANGUAGES = {".py": "python", ".yaml": "yaml", ".js": "javascript", ".json": "json", ".toml": "toml"}
+LANGUAGES = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".js": "javascript", ".json": "json", ".toml": "toml"}
 SEARCH_WORKER = ROOT / "scripts/site_search.js"
-MICROSCOPE = "microscope_of_the_demo.html"
-FRAME = f'<iframe class="microscope" src="{MICROSCOPE}" title="The Model Microscope" loading="lazy"></iframe>'
+MICROSCOPE, TOUR = "microscope_of_the_demo.html", "tour_of_the_demo.html"
 STYLE = """\
-.microscope { width: 100%; height: 44rem; border: 1px solid #8888; }
+body:has(.microscope) .md-grid { max-width: 72rem; }
+:where(article:has(.microscope)) > :is(p, blockquote, div.highlight) { max-width: 44rem; }
+.microscope img { width: 100%; border: 1px solid #8888; border-radius: 0.2rem; }
+.md-typeset ol.lessons { display: grid; grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); gap: 1rem; }
+.md-typeset ol.lessons > li { list-style: none; margin: 0; font-size: 0.7rem; }
+.lessons a { display: block; font-weight: bold; }
+.lessons img { display: block; width: 100%; height: 7rem; object-fit: contain; background: #fff; }
+.md-nav--secondary .md-nav__item .md-nav__item { display: none; }
 math[display="block"] { overflow-x: auto; max-width: 100%; padding: 0.3rem 0; }
 .md-typeset details { font-size: 0.75rem; }
 .md-typeset thead:not(:has(th:not(:empty))) { display: none; }
@@ -39,13 +46,14 @@ math[display="block"] { overflow-x: auto; max-width: 100%; padding: 0.3rem 0; }
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """The lessons come first in the navigation, in the order in which their own first page lists them."""
-    listed = LESSON.findall((ROOT / "lessons/README.md").read_text(encoding="utf-8"))
-    lessons = [
-        f"lessons/{name}" for name in ["README.md", *dict.fromkeys(listed)] if (ROOT / "lessons" / name).is_file()
+    """The lessons come first in the navigation, in their order, and in groups: a list stays short."""
+    names = [name for name, *_ in listed_lessons()]
+    groups = [
+        {f"Lessons {int(group[0][:2])} to {int(group[-1][:2])}": [f"lessons/{name}" for name in group]}
+        for group in (names[:6], names[6:11], names[11:])
     ]
     assert config.nav
-    config.nav.insert(1, {"Lessons": lessons})
+    config.nav.insert(1, {"Lessons": ["lessons/README.md", *groups]})
     return config
 
 
@@ -85,16 +93,64 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Exports the page of the shipped demo into the site."""
-    target = Path(config.site_dir) / MICROSCOPE
-    subprocess.run([sys.executable, "-m", "pellucid", "serve", "demo", "--export", target], check=True)
+    """Exports the page of the shipped demo into the site, and once more with the shortest tour, with which it opens."""
+    for name, tour in ((MICROSCOPE, []), (TOUR, ["--tour", shortest_tour()[0]])):
+        export = ["serve", "demo", "--export", Path(config.site_dir) / name, *tour]
+        subprocess.run([sys.executable, "-m", "pellucid", *export], check=True)
 
 
 def first_page() -> str:
-    """The README, with the Model Microscope before its first picture."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8").replace('<img src="docs/', '<img src="')
-    before, picture, after = readme.partition("![")
-    return relinked(f"{before}{FRAME}\n\n{picture}{after}", "README.md")
+    """The README; after its first paragraph come the microscope, the floor and the lessons."""
+    readme = re.sub("^<img .*\n\n", "", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    title, first, rest = readme.replace("\\\n", "  \n").split("\n\n", 2)
+    parts = [title, first, microscope_and_floor(), "## Lessons", lesson_cards(), "## Two commands", rest]
+    return "---\nhide: [navigation, toc]\n---\n\n" + relinked("\n\n".join(parts), "README.md")
+
+
+def microscope_and_floor() -> str:
+    """The first screen of the microscope, which leads to it and to its shortest tour; and what a floor is."""
+    _, title, minutes = shortest_tour()
+    return f"""\
+<div class="microscope" markdown="1">
+This is the demo that comes with Pellucid, under the Model Microscope. It runs in your browser, and sends nothing.
+
+<a class="md-button md-button--primary" href="{TOUR}">{title} · {minutes} minutes</a>
+<a class="md-button" href="{MICROSCOPE}">Open it alone</a>
+
+<a href="{MICROSCOPE}"><img src="microscope.png" alt="The first screen of the Model Microscope"></a>
+</div>
+
+## What is a floor?
+
+![What each word of a fable costs a table of pairs and the demo: the black part is the floor](docs/floor.png)
+
+What the next word of a story costs. Nobody can guess a name when it comes first: that is the floor. When Jasper comes
+again, there is nothing to guess. The demo remembers him; a table that knows only the word before does not.
+[How the floor is computed](docs/fables.md#the-floor)"""
+
+
+def shortest_tour() -> tuple[str, str, int]:
+    """The name, title and minutes of the shortest shipped tour that the demo alone can play."""
+    files = {file.stem: yaml.safe_load(file.read_text("utf-8")) for file in (ROOT / "configs/tours").glob("*.yaml")}
+    minutes, name = min((tour["minutes"], name) for name, tour in files.items() if len(tour["runs"]) == 1)
+    return name, files[name]["title"], minutes
+
+
+def listed_lessons() -> list[tuple[str, str, str]]:
+    """The file, the title and what one does of each lesson, as their own first page lists them."""
+    listed = LESSON.findall((ROOT / "lessons/README.md").read_text(encoding="utf-8"))
+    return [(name, title, does) for title, name, does in listed]
+
+
+def lesson_cards() -> str:
+    """The lessons in their order, each with its first picture."""
+    cards = []
+    for name, title, does in listed_lessons():
+        [picture, *_] = re.findall(r"\]\((figures/\w+\.png)\)", (ROOT / "lessons" / name).read_text(encoding="utf-8"))
+        does = re.sub("`(.+?)`", r"<code>\1</code>", escape(does))
+        image = f'<img src="lessons/{picture}" alt="" loading="lazy">'
+        cards.append(f'<li><a href="lessons/{Path(name).stem}.html">{image}{escape(title)}</a>{does}</li>')
+    return f'<ol class="lessons">{"".join(cards)}</ol>'
 
 
 def lesson_page(lesson: str) -> str:
@@ -130,7 +186,7 @@ def place_of(path: str) -> str:
         return path.removeprefix("docs/")
     if re.fullmatch(r"lessons/(\w+\.md|figures/\w+\.png)", path):
         return path
-    return f"files/{path}.md" if (ROOT / path).is_file() else "rooms.md"
+    return f"files/{path.lstrip('.')}.md" if (ROOT / path).is_file() else "rooms.md"  # MkDocs leaves out hidden folders
 
 
 def relinked(markdown: str, page: str) -> str:
