@@ -5,7 +5,7 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from pellucid.tables import table
+from pellucid.tables import columns, table
 
 HEADING = ("skill", "share of tokens", "excess", "right where certain", "what it is")
 ROWS = [
@@ -63,3 +63,10 @@ def test_facts_are_wrapped_beside_their_names(terminal):
     facts = {"floor": "0.5117 nats/token: the best that any model can do", "loss": "0.5140"}
     assert table((), facts.items()).splitlines()[1] == "loss   0.5140"
     assert plain(terminal(40, (), facts.items())).splitlines()[1].startswith("       ")
+
+
+def test_lines_are_as_wide_as_the_terminal_or_as_they_need_to_be(terminal):
+    assert columns(100) == 100
+    for width, found in ((80, 80), (120, 100)):
+        terminal(width, (), ROWS)
+        assert columns(100) == found

@@ -4,6 +4,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from shutil import get_terminal_size
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -11,6 +12,11 @@ from rich.table import Table
 
 IN_FULL = 10_000  # columns: where nothing has to fit, a row is a line
 LEAST_OF_WORDS, LEAST_OF_HEADING = 20, 9  # columns that each is wrapped into; numbers are never broken
+
+
+def columns(most: int) -> int:
+    """How many columns the terminal has, at most as many as a line would take; that many in a pipe."""
+    return min(most, get_terminal_size().columns) if sys.stdout is not None and sys.stdout.isatty() else most
 
 
 def table(

@@ -1,4 +1,4 @@
-"""The explanation of a text: plain data, JSON, and a table for a terminal, with a row per token, 100 columns wide.
+"""The explanation of a text: plain data, JSON, and a table with a row per token, of 100 columns or the terminal's.
 
 At one place, with p the truth and q the model, both distributions of the next token given all before:
 
@@ -18,11 +18,14 @@ from typing import Literal
 from pellucid.evaluation.skills import SkillTable
 from pellucid.inspection.attention_maps import AttentionMaps, attention_table, shortened
 from pellucid.inspection.formats import after, nats, percent
+from pellucid.tables import columns
 from pellucid.tokenizer.pieces import END, visible
 
 NO_TOKEN = "<|unwritable|>"  # shown for a possible character that the vocabulary lacks
-WIDTH, BAR_WIDTH = 100, 28
-TEXT_WIDTHS, NATS_WIDTH, GUESS_WIDTH = {"token": 16, "skill": 18, "experts": 12}, 9, 23
+WIDTH = columns(100)
+NATS_WIDTH, GUESS_WIDTH = (9, 23) if WIDTH > 95 else (8, 18)
+TEXT_WIDTHS = {"token": 16, "skill": 18, "experts": 12} if WIDTH > 95 else {"token": 11, "skill": 9, "experts": 8}
+BAR_WIDTH = min(28, WIDTH - TEXT_WIDTHS["token"] - 2 * NATS_WIDTH - 2)
 LEAST_COLOURED_NATS = 0.1
 # Codes of ANSI X3.64 terminals with 256 colours. Even the colour-blind can tell orange from blue.
 ORANGE, BLUE, BOLD, RESET = "\033[38;5;208m", "\033[38;5;33m", "\033[1m", "\033[0m"
@@ -191,7 +194,7 @@ class Explanation:
             *(textwrap.fill(f"note: {note}", WIDTH, subsequent_indent="      ") for note in self.notes),
         ]
         if self.rows:
-            parts += ["", *_rows(self, colored), "", *_sums(self)]
+            parts += ["", *_rows(self, colored), "", *(textwrap.fill(line, WIDTH) for line in _sums(self))]
         if not self.is_whole:
             title, *lines = _next(self)
             parts += ["", f"{BOLD}{title}{RESET}" if colored else title, *lines]
@@ -259,9 +262,8 @@ def _next(explanation: Explanation) -> list[str]:
     if forecast.forbidden_probability is not None:
         kl, entropy = nats(forecast.kl_nats), nats(forecast.truth_entropy_nats)
         impossible = percent(forecast.forbidden_probability)
-        lines.append(
-            f"KL(truth ‖ model) {kl} nats; entropy of the truth {entropy} nats; on what cannot come: {impossible}"
-        )
+        sums = f"KL(truth ‖ model) {kl} nats; entropy of the truth {entropy} nats; on what cannot come: {impossible}"
+        lines.append(textwrap.fill(sums, WIDTH))
     return lines
 
 

@@ -64,6 +64,8 @@ def to_json(tokenizer: Tokenizer, text: str) -> dict[str, object]:
 
 def table(tokenizer: Tokenizer, text: str) -> str:
     """A row for each token, then the compression in tokens per word and bytes per token."""
+    from pellucid.tables import columns
+
     pieces = cut(tokenizer, text)
     rows = [(piece.text, str(piece.id), piece.bytes.hex(" ")) for piece in pieces]
     widths = [max(map(_columns, column)) for column in zip(("token", "id", "bytes"), *rows, strict=True)]
@@ -71,7 +73,7 @@ def table(tokenizer: Tokenizer, text: str) -> str:
 
     def line(token: str, id_: str, bytes_: str, merges: str) -> str:
         first = f"{token}{' ' * (widths[0] - _columns(token))}  {id_:>{widths[1]}}  {bytes_:<{widths[2]}}  "
-        width = max(WIDTH - indent, LEAST_MERGES_WIDTH)
+        width = max(columns(WIDTH) - indent, LEAST_MERGES_WIDTH)
         wrapped = textwrap.wrap(merges, width, break_long_words=False, break_on_hyphens=False)
         return (first + f"\n{'':<{indent}}".join(wrapped).replace("\xa0", " ")).rstrip()
 
