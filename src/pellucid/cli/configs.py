@@ -1,8 +1,6 @@
 """Commands that only read configs: cost, configs, schema."""
 
 import logging
-import shutil
-import textwrap
 from typing import Annotated, Literal
 
 from typer import Argument
@@ -38,10 +36,9 @@ def cost(
 def configs() -> None:
     """List the configs that come with Pellucid. Their names are enough: `pellucid train debug`."""
     from pellucid.config.shipped import shipped_configs
+    from pellucid.tables import table
 
-    columns = shutil.get_terminal_size().columns
-    for name, purpose in shipped_configs():
-        print(textwrap.fill(f"{name:29} {purpose}", columns, subsequent_indent=" " * 30))
+    print_result(table((), shipped_configs()))
 
 
 def schema(

@@ -118,19 +118,19 @@ def _open(lesson: Lesson) -> None:
 
 def _overview(lessons: list[Lesson], workbook: Workbook) -> str:
     """A line for each lesson, and what to do next."""
-    width = max(len(lesson.title) for lesson in lessons)
-    lines = [f"    {'lesson':{width}}     done  minutes of exercises"]
-    following = None
+    from pellucid.tables import table
+
+    left = [lesson for lesson in lessons if not workbook.is_done(lesson)]
+    rows = []
     for lesson in lessons:
-        n_done = len(lesson.exercises) - len(workbook.missing(lesson))
-        mark = "✓" if workbook.is_done(lesson) else " "
-        lines.append(f"  {mark} {lesson.title:{width}}   {n_done} of {len(lesson.exercises)} {lesson.minutes:>5}")
-        if following is None and not workbook.is_done(lesson):
-            following = lesson
-    if following is None:
-        return "\n".join([*lines, "", "All is done."])
-    page = _page(following, workbook)
-    return "\n".join([*lines, "", f"Next: read {page}, and run `pellucid learn {following.number}`."])
+        n_all, mark = len(lesson.exercises), " " if lesson in left else "✓"
+        done = f"{n_all - len(workbook.missing(lesson))} of {n_all}"
+        rows.append((f"{mark} {lesson.title}", done, str(lesson.minutes)))
+    following = left[0] if left else None
+    page = following and _page(following, workbook)
+    end = f"Next: read {page}, and run `pellucid learn {following.number}`." if following else "All is done."
+    styles = {lessons.index(following): "bold"} if following else {}
+    return table(("  lesson", "done", "minutes of exercises"), rows, styles, below=["", end])
 
 
 def _report(lesson: Lesson, workbook: Workbook, exercise: str | None, hint: bool) -> str:

@@ -48,7 +48,7 @@ def cost_table(cost: RunCost, machine: Machine) -> str:
             *([("KV cache, per 1,000 tokens", f"{cache / 1e3:,.1f}")] if cache else []),
             ("state of a full context", f"{state / 1e6:,.3f}"),
         ],
-        ("predicted time", f"on {machine.where}, whose speed was measured just now"): [
+        ("predicted time", "on this machine"): [
             ("large matrix products", f"{machine.flops_per_second / 1e9:,.0f} GFLOP/s"),
             ("reading and writing memory", f"{machine.bytes_per_second / 1e9:,.1f} GB/s"),
             ("starting an operation", f"{machine.seconds_per_operation * 1e6:,.1f} us"),
@@ -58,6 +58,7 @@ def cost_table(cost: RunCost, machine: Machine) -> str:
             ("model FLOPs utilization (MFU)", f"{predicted['model_flops_utilization']:.0%} of the peak"),
         ],
     }
-    return "\n\n".join(
+    tables = [
         table(heading, [(name.replace("_", " "), *cells) for name, *cells in rows]) for heading, rows in blocks.items()
-    )
+    ]
+    return "\n\n".join(tables) + f"\n({machine.where}, whose speed was measured just now)"
