@@ -25,6 +25,9 @@ class Estimate:
     def to_json(self) -> dict[str, float]:
         return {"mean": self.mean, "half_width": self.half_width}
 
+    def __str__(self) -> str:
+        return f"{self.mean:+.2f} ±{self.half_width:.2f}"
+
 
 def mean_of(values_F: Floats) -> Estimate:
     """The mean of one number per document. Its interval assumes a normal distribution: a few dozen of them or more."""

@@ -83,7 +83,7 @@ class Attribution:
         skills = list(self.evenly) or list(self.heads[0].costs.by_skill)
         columns = [f"{skill}{what}" for skill in skills for what in ((": looks", ": loses") if self.evenly else ("",))]
         rows = [
-            (head.name, *(cell for skill in skills for cell in _cells(head, skill)), _costs(head.costs.all))
+            (head.name, *(cell for skill in skills for cell in _cells(head, skill)), str(head.costs.all))
             for head in self.heads
         ]
         if self.evenly:
@@ -107,11 +107,7 @@ def _cells(head: HeadWork, skill: str) -> list[str]:
     """What the head looks at, if that is known, and what the skill loses without it."""
     look = head.looks.get(skill)
     looks = [] if look is None else [f"{100 * look.mean:.1f} ±{100 * look.half_width:.1f}"]
-    return [*looks, _costs(head.costs.by_skill[skill])]
-
-
-def _costs(cost: Estimate) -> str:
-    return f"{cost.mean:+.2f} ±{cost.half_width:.2f}"
+    return [*looks, str(head.costs.by_skill[skill])]
 
 
 @dataclass(frozen=True)

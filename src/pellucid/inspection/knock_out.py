@@ -87,13 +87,9 @@ class KnockOutTable:
         """A table with a row for each knock-out and a column for each skill."""
         known = [("the floor", self.floor), ("the intact model", self.intact)]
         rows = [(name, *map("{:.2f}".format, (*nats.values(), sum(nats.values())))) for name, nats in known]
-        rows += [(row.name, *map(_plus_minus, (*row.by_skill.values(), row.all))) for row in self.rows]
+        rows += [(row.name, *map(str, (*row.by_skill.values(), row.all))) for row in self.rows]
         title = f"what it costs each skill, nats per document (mean over {self.n_documents} held out ± 95 %)"
         return table(("knocked out", *self.floor, "all"), rows, above=[title])
-
-
-def _plus_minus(cost: Estimate) -> str:
-    return f"{cost.mean:+.2f} ±{cost.half_width:.2f}"
 
 
 def held_out_documents(corpus: Drawn, tokenizer: Tokenizer, context_length: int, n: int = N_DOCUMENTS) -> list[HeldOut]:
