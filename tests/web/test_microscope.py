@@ -106,20 +106,24 @@ def test_what_is_traced_meanwhile_is_not_knocked_out_of_the_copy_that_measures(f
     assert measured == [alone]
 
 
-def test_the_steps_of_a_layer_are_no_part_of_what_is_traced_meanwhile(fables_run):
-    """A layer computes its steps again, with the modules whose outputs a trace records."""
+@pytest.mark.parametrize("asked", ["inside", "logits"])
+def test_what_a_layer_computes_again_is_no_part_of_what_is_traced_meanwhile(fables_run, asked):
+    """Its steps, and what its heads add: with the modules whose outputs a trace records."""
     microscope = Microscope([fables_run])
     opened, traced = microscope.traced("fables@4", TEXT)
     shown = []
     with microscope._forward, recorded(opened.model) as record:  # as a trace does, which is not done yet
-        thread = threading.Thread(target=lambda: shown.append(microscope.inside("fables@4", TEXT, 0)))
+        thread = threading.Thread(target=lambda: shown.append(getattr(microscope, asked)("fables@4", TEXT, 0)))
         thread.start()
         thread.join(0.5)
         assert not record.outputs
         with torch.no_grad():
             opened.model.hidden(torch.tensor([traced.ids]))
     thread.join()
-    assert [step["name"] for step in shown[0]["steps"]] == [step.name for step in traced.inside(0)]
+    if asked == "inside":
+        assert [step["name"] for step in shown[0]["steps"]] == [step.name for step in traced.inside(0)]
+    else:
+        assert len(shown[0]["added"]["ids"]) == 5
 
 
 def test_two_runs_of_one_name_stay_apart(tmp_path):

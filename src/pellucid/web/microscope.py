@@ -122,12 +122,25 @@ class Microscope:
                 "probabilities": packed(best_NT.values.exp()),
                 "kl": packed(kl_NT),
             },
-            **_logits_at(opened, traced, at),
+            **self._logits_at(opened, traced, at),
         }
 
     def logits(self, checkpoint: str, text: str, at: int | None = None, changes: Changes = UNCHANGED) -> Json:
         """The logits at one position, after each point, for a click on a token; and what adds up to the largest."""
-        return _logits_at(self.runs.open(checkpoint), self._trace(checkpoint, text, changes)[0], at)
+        return self._logits_at(self.runs.open(checkpoint), self._trace(checkpoint, text, changes)[0], at)
+
+    def _logits_at(self, opened: Opened, traced: Trace, at: int | None) -> Json:
+        last = len(traced.ids) - 1
+        place = last if at is None else min(at, last)
+        logits_NV = traced.unembed(traced.residuals[:, place])
+        answer: Json = {"at": place, "logits": packed(logits_NV), "added": None}
+        if isinstance(opened.model, Decoder):
+            ids = logits_NV[-1].topk(min(N_EXPLAINED, logits_NV.size(-1))).indices.tolist()
+            with self._forward:  # heads are mixed again, which a trace beside it would record
+                parts = logit_parts(opened.model, traced, place, ids)
+            summands = parts and {name: packed(each) for name, each in parts._asdict().items()}
+            answer["added"] = summands and {"at": place, "ids": ids, **summands}
+        return answer
 
     def _trace(self, checkpoint: str, text: str, changes: Changes = UNCHANGED) -> tuple[Trace, str]:
         """The trace, and the text as far as it fits (`_read`)."""
@@ -305,17 +318,6 @@ def swapped(tokenizer: Tokenizer, text: str) -> Json | None:
         if len(tokenizer.encode(changed)) == length:
             return {"from": hero, "to": other, "text": changed}
     return None
-
-
-def _logits_at(opened: Opened, traced: Trace, at: int | None) -> Json:
-    last = len(traced.ids) - 1
-    place = last if at is None else min(at, last)
-    logits_NV = traced.unembed(traced.residuals[:, place])
-    answer: Json = {"at": place, "logits": packed(logits_NV), "added": None}
-    ids = logits_NV[-1].topk(min(N_EXPLAINED, logits_NV.size(-1))).indices.tolist()
-    if isinstance(opened.model, Decoder) and (parts := logit_parts(opened.model, traced, place, ids)):
-        answer["added"] = {"at": place, "ids": ids, **{name: packed(each) for name, each in parts._asdict().items()}}
-    return answer
 
 
 def _experts(opened: Opened, traced: Trace) -> Json:
