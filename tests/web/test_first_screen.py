@@ -37,7 +37,8 @@ def run(fables_run: Path) -> Run:
 def opened(browser: Browser, address: str, view: str = "") -> Iterator[Page]:
     """The page, when all that it asks for by itself is there: a click on what is being drawn again would be lost."""
     with watched(browser, address, f"#checkpoint=fables%404{view}") as page:
-        page.wait_for_function("() => microscope.metrics.fables && microscope.truth?.known && microscope.heads")
+        page.wait_for_function("() => microscope.truth?.known && microscope.heads")
+        page.wait_for_selector("#quality:not(:empty)")  # the metrics may come after the first trace
         yield settled(page)
 
 

@@ -77,7 +77,8 @@ export function machinePanel(root, view) {
     refused.hidden = !refused.textContent;
     askClass.hidden = !view.hasClass;
     if (!trace || !model || logits?.at !== placeOf(view)) return;
-    if (changed(learned, runHere(view), view.metrics, model, state.checkpoint)) drawAbout();
+    const rows = view.metrics[runHere(view)?.name];
+    if (rows && changed(learned, runHere(view), rows, model, state.checkpoint)) drawAbout(rows);
     const fits = matching(truth, trace);
     if (changed(text, trace, model, logits)) {
       explained = null;
@@ -99,15 +100,15 @@ export function machinePanel(root, view) {
   }
 
   // One sentence on what this is, and one line on how good it is, from the run's own figures.
-  function drawAbout() {
+  function drawAbout(rows) {
     const [{ model }, run, step] = [view, runHere(view), stepOf(view.state.checkpoint)];
-    const rows = view.metrics[run.name] ?? [];
     const read = rows.findLast((row) => row.step <= step)?.tokens ?? 0;
     const number = (name, value) => h("b", figure(name, value, thousands(value)));
     fill(
       about,
-      ...["A network of ", number("numbers", model.n_parameters), " numbers that has read ", number("read", read)],
-      ` tokens and learned one thing: to guess the next. It reads ${run.reads}`,
+      ...["A network of ", number("numbers", model.n_parameters), " numbers that "],
+      read ? ["has read ", number("read", read), " tokens and learned one thing: to guess"] : "guesses",
+      ` the next${read ? "" : " token"}. It reads ${run.reads}`,
     );
     const [measure] = measuresOf(run, rows);
     if (!measure) return fill(quality);

@@ -58,6 +58,7 @@ export function nextPanel(root, view) {
   function draw() {
     const { trace, model, state, logits, baseLogits, truth } = view;
     sliders.forEach(({ draw }) => draw());
+    write.textContent = view.isWriting ? "Stop" : "Write on";
     act();
     if (!trace || !model || !logits) return;
     const here = placeOf(view);
@@ -206,7 +207,6 @@ export function nextPanel(root, view) {
 
   function start() {
     view.isWriting = true;
-    write.textContent = "Stop";
     view.draw();
     writing = setInterval(() => acts.length || ask(step), PAUSE);
   }
@@ -215,7 +215,6 @@ export function nextPanel(root, view) {
     clearInterval(writing);
     writing = null;
     view.isWriting = false;
-    write.textContent = "Write on";
     view.draw();
   }
 }
