@@ -463,7 +463,7 @@ def test_nearest_finds_the_most_similar_documents(fables_run: Path, pellucid):
     first, _ = json.loads(pellucid(*nearest, "--json").stdout)["nearest"]
     assert [first["number"], first["text"]] == [4, texts[3]]
     assert first["similarity"] == pytest.approx(1)
-    assert pellucid(*nearest).stdout.splitlines()[1].startswith("  1.000       4  ")
+    assert pellucid(*nearest).stdout.splitlines()[1].split()[:2] == ["1.000", "4"]
 
 
 def test_map_draws_documents_and_texts_of_ones_own(fables_run: Path, trained_run: Path, pellucid, tmp_path: Path):

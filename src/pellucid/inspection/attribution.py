@@ -104,7 +104,7 @@ class Attribution:
 
 
 def _cells(head: HeadWork, skill: str) -> list[str]:
-    """What the head looks at, if that is known, and what the skill loses without it."""
+    """Its attention to the words that decide, if that is known, and what the skill loses without it."""
     look = head.looks.get(skill)
     looks = [] if look is None else [f"{100 * look.mean:.1f} ±{100 * look.half_width:.1f}"]
     return [*looks, str(head.costs.by_skill[skill])]

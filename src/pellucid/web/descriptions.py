@@ -69,7 +69,7 @@ def describe(name: str, path: Path) -> Json:
 
 
 def reads(config: RunConfig) -> str:
-    """What a run's texts are: the first words of its corpus in config/, as the rest of a sentence."""
+    """Name a run's texts by the first words of its corpus in config/, as the rest of a sentence."""
     said = inspect.getdoc(type(config.corpus)) or "Text."
     first = said.partition("\n")[0]
     return first if first[:2].isupper() else first[0].lower() + first[1:]
