@@ -154,6 +154,11 @@ def test_what_else_one_may_hand_to_train_is_told_its_command(workplace: Path):
         with pytest.raises(ConfigError) as caught:
             load_run_config(Path(file))
         assert str(caught.value).replace("\\", "/").startswith(f"{file}: this is {answer}")
+    Path("shouted.TXT").touch()
+    with pytest.raises(ConfigError, match="this is a text, .*corpus.files=shouted.TXT`"):
+        load_run_config(Path("shouted.TXT"))
+    with pytest.raises(ConfigError, match=r"^typo.txt: no such file; check the path; to train on it: `.*=typo.txt`$"):
+        load_run_config(Path("typo.txt"))
 
 
 def test_the_kind_of_file_is_told_before_any_of_its_keys_is_blamed():

@@ -71,9 +71,10 @@ def read_text(file: FilePath) -> str:
             what = "the folder of a run"
             fix = f"its config is {own}; to go on with it: `pellucid train {own} --run-dir {file} --resume`"
         raise ConfigError(str(file), f"this is {what}, not a config", fix)
-    if file.suffix in OTHER_FILES and file.is_file():
-        what, fix = OTHER_FILES[file.suffix]
-        raise ConfigError(str(file), f"this is {what}, not a config", fix.format(file=file))
+    if file.suffix.lower() in OTHER_FILES:
+        kind, fix = OTHER_FILES[file.suffix.lower()]
+        what, first = (f"this is {kind}, not a config", "") if file.is_file() else ("no such file", "check the path; ")
+        raise ConfigError(str(file), what, first + fix.format(file=file))
     try:
         return read_at_most(file, 4 * MAX_CHARACTERS).decode("utf-8")
     except FileNotFoundError:
