@@ -154,6 +154,9 @@ def test_a_page_becomes_a_notebook(lesson):
     notebook = jupytext.read(lesson.page)
     code = [cell.source.strip() for cell in notebook.cells if cell.cell_type == "code"]
     assert code == [block.code.strip() for block in pages.blocks_of(lesson.page)]
+    last = [ast.parse(each).body[-1] for each in code]
+    shown = [ast.unparse(each) for each in last if isinstance(each, ast.Expr)]  # by a notebook, if it is not None
+    assert all(each.startswith("print(") for each in shown), shown
 
 
 def test_lessons_need_only_names_that_exist():
