@@ -107,7 +107,7 @@ def decode(lesson: ModuleType) -> None:
     expect(lesson.decode(0b1_00000_0000000001, 5, 10) * 2.0**24, -1.0, "a negative subnormal, in units of 2⁻²⁴")
     random = draws("decode")
     for e, m in ((2, 1), (4, 3), (6, 9), (8, 23), (11, 52)):
-        for exponent in (0, 1, *random.integers(2, 2**e - 1, size=3).tolist()):
+        for exponent in (0, 1, 2**e - 2, *random.integers(2, 2**e - 1, size=3).tolist()):
             mantissa = int(random.integers(2**m))
             bits = (1 << e + m) + (exponent << m) + mantissa
             right = -math.ldexp(mantissa + (2**m if exponent else 0), max(exponent, 1) - 2 ** (e - 1) + 1 - m)
