@@ -32,6 +32,8 @@ MICROSCOPE, TOUR = "microscope_of_the_demo.html", "tour_of_the_demo.html"
 STYLE = """\
 body:has(.microscope) .md-grid { max-width: 72rem; }
 :where(article:has(.microscope)) > :is(p, blockquote, div.highlight) { max-width: 44rem; }
+article:has(.microscope) h1 { margin-bottom: 0.5rem; }
+.microscope .md-button { margin: 0 0.4rem 0.4rem 0; }
 .microscope img { width: 100%; border: 1px solid #8888; border-radius: 0.2rem; }
 .md-typeset ol.lessons { display: grid; grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); gap: 1rem; }
 .md-typeset ol.lessons > li { list-style: none; margin: 0; font-size: 0.7rem; }
