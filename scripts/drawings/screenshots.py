@@ -4,9 +4,9 @@ Remakes: docs/microscope.png, docs/microscope_attention.png, docs/microscope_pho
 Takes: 2 minutes
 Needs: checkpoints/fables, chromium
 
-docs/microscope.png is the first screen: the model, and a text that stops where a name is to be repeated. Part 7 of the
-page measures which head does recall; docs/microscope_attention.png shows where that head looks, and
-docs/microscope_phone.png is the same on a phone.
+docs/microscope.png is the first screen: the model, and a text that can go on in several ways. Part 7 of the page
+measures which head does recall; docs/microscope_attention.png shows where that head looks when a name is to be
+repeated, and docs/microscope_phone.png is the same on a phone.
 """
 
 from collections.abc import Iterator
@@ -31,6 +31,8 @@ def draw(run: Path, *, to: Path = DOCS) -> Iterator[Path]:
         page.screenshot(path=first, clip={"x": 0, "y": 0, "width": LAPTOP["width"], "height": FIRST})
         yield first
         page.wait_for_selector("[data-row]", state="attached", timeout=600_000)  # measured by then, or as it opened
+        page.get_by_role("button", name="a name or thing said before").click()
+        settled(page)
         page.get_by_role("paragraph").filter(has_text=f"does {SKILL}.").get_by_role("button").click()
         settled(page)
         yield take(page, "#part-text", to / "microscope_attention.png")
