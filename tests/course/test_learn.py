@@ -375,6 +375,23 @@ def test_what_is_optional_waits_until_the_rest_is_right(here, monkeypatch):
     assert f"· {second.name} ({second.minutes} minutes" in learn(1)
 
 
+def test_the_core_comes_first_and_its_end_is_said(here):
+    for lesson in all_lessons():  # each page names exercises of its own
+        assert lesson.core <= {exercise.name for exercise in lesson.exercises}
+    file = here / "my_lessons" / "lesson_01.py"
+    learn(1)
+    file.write_text(with_body("push_product", "raise NotImplementedError"), encoding="utf-8")
+    assert "push_product (" in learn(1)
+    file.write_text(with_body("unbroadcast", "raise NotImplementedError"), encoding="utf-8")
+    told = learn(1)
+    assert "the core of this lesson is done" in told
+    assert "unbroadcast (" in told
+    file.write_text(with_body("unbroadcast", "raise NotImplementedError").replace("def backward", "def backwards"))
+    told = learn(1)
+    assert "the core of this lesson is done" not in told
+    assert "backward (" in told, "though unbroadcast stands before it on the page"
+
+
 def test_a_wrong_function_that_slipped_through_is_blamed_where_it_is(tmp_path):
     """Lessons 1 and 7, as a student has them: `mlp_loss` is right, and calls the student's tape."""
     seventh = next(lesson for lesson in all_lessons() if lesson.number == 7)

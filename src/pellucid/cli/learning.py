@@ -145,8 +145,8 @@ def _report(lesson: Lesson, workbook: Workbook, exercise: str | None, hint: bool
     lines = [lesson.title, *(f"  ✓ {outcome.exercise}" for outcome in outcomes if outcome.fault is None)]
     faults = [outcome for outcome in outcomes if outcome.fault is not None]
     optional = [each.name for each in lesson.exercises if each.is_optional]
-    # What is optional and not begun waits until all else is right.
-    faults.sort(key=lambda each: each.exercise in optional and not each.is_written)
+    # The core of the page comes first, and what is optional and not begun last.
+    faults.sort(key=lambda each: (each.exercise not in lesson.core, each.exercise in optional and not each.is_written))
     wrong = next(iter(faults), None)
     missing = [f"{each.name} (optional)" if each.is_optional else each.name for each in workbook.missing(lesson)]
     left = f"  · not done: {', '.join(missing)}"
@@ -157,6 +157,8 @@ def _report(lesson: Lesson, workbook: Workbook, exercise: str | None, hint: bool
         end = ["", "This lesson is done; later ones take ours for what is left."] if workbook.is_done(lesson) else []
         return "\n".join([*lines, left, *used, *end])
     asked = next(each for each in lesson.exercises if each.name == wrong.exercise)
+    if exercise is None and asked.name not in lesson.core:
+        lines.append("  the core of this lesson is done; what is left is for another hour")
     lines.append(f"  {'✗' if wrong.is_written else '·'} {_facts(asked)}: {wrong.fault}")
     lines += [left] if missing != [asked.name] else []
     lines += [*used, ""]

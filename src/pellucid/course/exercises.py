@@ -67,6 +67,12 @@ class Lesson:
     def minutes(self) -> int:
         return sum(exercise.minutes for exercise in self.exercises)
 
+    @property
+    def core(self) -> set[str]:
+        """The exercises that the page's first lines count in its fifty minutes; all of them if none is named there."""
+        core = self.page.read_text(encoding="utf-8").partition("\nCore: ")[2].partition("minutes)")[0]
+        return set(re.findall(r"`(\w+)`", core)) or {exercise.name for exercise in self.exercises}
+
     def stubs(self) -> str:
         """The student's file: the solved one, with a NotImplementedError in place of each solution."""
 
