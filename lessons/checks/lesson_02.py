@@ -143,9 +143,16 @@ def surprise_of_targets(lesson: ModuleType) -> None:
         hot = torch.nn.functional.one_hot(targets, V)
         right = -(log_p * hot).sum(-1)
         kept = logits.detach().clone()
-        answer = lesson.surprise_of_targets(logits, targets)
         sizes = ", ".join(map(str, (*shape, V)))
         what = f"logits ({sizes})"
+        try:
+            answer = lesson.surprise_of_targets(logits, targets)
+        except (RuntimeError, IndexError) as error:
+            if shape == (3,):
+                raise
+            said = str(error).splitlines()[0]
+            raise Wrong(f"{what}: logits with two axes went well, but here PyTorch says “{said}”; any number of axes "
+                        "may stand before the last, or none") from None  # fmt: skip
         if isinstance(answer, torch.Tensor) and not answer.shape and shape and torch.isclose(answer, right.mean()):
             raise Wrong(f"{what}: you have the mean, a single number; each place is to keep its own surprise")
         if answer is not None and np.shape(answer) == (*shape, 1):
@@ -231,6 +238,10 @@ def rounded_with_slope(lesson: ModuleType) -> None:
     large = torch.tensor([3e9 + 0.25, -7e12 - 0.5625], dtype=torch.float64)
     expect(lesson.rounded_with_slope(large), large.round(), "numbers of a billion and more, which do not fit into a "
            "32-bit whole number", tolerance=1e-15)  # fmt: skip
+    quarters = random.integers(2_200_000, 4_100_000, size=6) + random.choice([0.25, 0.75], size=6)
+    single = torch.tensor(quarters * random.choice([-1, 1], size=6), dtype=torch.float32)
+    expect(lesson.rounded_with_slope(single), single.round(), "numbers such as 3,000,000.25, in float32 (the rounded x "
+           "plus x is so large that float32 loses the quarter; take the difference first)")  # fmt: skip
     y = torch.tensor([1.3], dtype=torch.float64, requires_grad=True)
     (lesson.rounded_with_slope(y * y) ** 2).sum().backward()
     expect(y.grad, [2 * 2 * 2 * 1.3], "the square of (y² rounded) at y = 1.3: its slope by y")
@@ -295,3 +306,10 @@ def paired_error(lesson: ModuleType) -> None:
         expect(answer, ((a - b).mean(), math.sqrt(0.5)), f"four texts, and {who} has the same loss on each of them")
     same = np.array([3.0, 1e4, -5.0])
     expect(lesson.paired_error(same + 0.5, same), (0.5, 0.0), "one model is worse by 0.5 on each of three texts")
+    for a in random.normal(75, 12, size=(20, 40)):
+        with np.errstate(all="ignore"):
+            mean, error = lesson.paired_error(a + 0.5, a)
+        if not abs(float(error)) < 1e-6:
+            raise Wrong(f"one model is worse by 0.5 on each of 40 texts: your error is {float(error):.4g}, not 0: if "
+                        "you subtract large numbers, whose last digits are rounded, what is left may be below 0, and "
+                        "has no root; take the differences of the losses first")  # fmt: skip

@@ -431,12 +431,6 @@ def paired_error(a, b):
     return float(d.mean()), float(np.sqrt(max(v, 0) / n))
 
 
-@also_right
-def paired_error(a, b):
-    c = np.cov(a, b)
-    return a.mean() - b.mean(), np.sqrt((c[0, 0] + c[1, 1] - 2 * c[0, 1]) / len(a))
-
-
 @mistake("do not lie row by row in memory")
 def tiles(picture_RC, r, c):
     R, C = picture_RC.shape
@@ -479,3 +473,20 @@ def paired_error(a, b):
 def surprise_of_targets(logits, targets):
     """a small number under the logarithm, which is no matter of single precision"""
     return -torch.log(torch.softmax(logits, -1) + 1e-9).gather(-1, targets[..., None])[..., 0]
+
+
+@mistake("loses the quarter")
+def rounded_with_slope(x):
+    return x.round().detach() + x - x.detach()
+
+
+@mistake("on each of 40 texts")
+def paired_error(a, b):
+    """Two ways to add up the same squares do not cancel to the last digit."""
+    variance = a.var(ddof=1) + b.var(ddof=1) - 2 * np.cov(a, b)[0, 1]
+    return (a - b).mean(), np.sqrt(variance / len(a))
+
+
+@mistake("logits with two axes went well")
+def surprise_of_targets(logits, targets):
+    return torch.nn.functional.cross_entropy(logits.transpose(1, -1), targets, reduction="none")
