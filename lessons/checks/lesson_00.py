@@ -561,6 +561,8 @@ def _floor_of_few_rules(lesson: ModuleType) -> None:
                   "animals that it leads to are drawn; what comes after a choice counts too"),
             (right / 2, "one option with two animals: you have 1.04, not 2.079: the rule is used twice, and each time "
                         "it is drawn anew: two draws, two entropies"),
+            (_floor(coin, "fable"), "one option with two animals: you have 0.5623, the floor of the rules before: your "
+                                    "function remembers from one call to the next; other rules have the same names"),
         ],
     )  # fmt: skip
     right = _floor(RULES, "fable")

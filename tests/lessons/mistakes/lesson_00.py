@@ -802,3 +802,14 @@ def floor_of_rules(rules, name="fable"):
     for w, parts in rules[name]:
         result += w / total * sum(floor_of_rules(rules, part) for part in parts if part in rules)
     return result
+
+
+@mistake("the floor of the rules before")
+def floor_of_rules(rules, name="fable", known={}):  # noqa: B006
+    if name not in known:
+        total = sum(w for w, _ in rules[name])
+        known[name] = sum(
+            w / total * (surprise(w / total) + sum(floor_of_rules(rules, part) for part in parts if part in rules))
+            for w, parts in rules[name]
+        )
+    return known[name]
