@@ -207,7 +207,7 @@ def sum_in(lesson: ModuleType) -> None:
     nothing = "the sum of no numbers"
     try:
         expect(lesson.sum_in([], bf16), 0.0, nothing)
-    except IndexError:
+    except (IndexError, TypeError):
         raise Wrong(f"{nothing} is 0.0, but your function takes the first of them; begin with 0.0") from None
     expect(lesson.sum_in([256.0, 1.0, 8.0, -8.0, 1.0, -256.0], bf16), 0.0,
            "256 + 1 + 8 - 8 + 1 - 256 in bfloat16: what is lost is lost, but the sum goes on")  # fmt: skip
@@ -530,6 +530,9 @@ def absmax(lesson: ModuleType) -> None:
             codes, constants = _codes(lesson.absmax(given, block), n, n // block)
         except ValueError:
             raise Wrong(f"{what}: your shapes do not fit; a row has `block` numbers, whatever that is") from None
+        if given.shape != x.shape:
+            raise Wrong(f"{what}: your function gives the array that it gets another shape; `x.reshape(…)` makes a new "
+                        "one")  # fmt: skip
         if not np.array_equal(given, x):
             raise Wrong(f"{what}: your function changes the numbers that it gets; `/=` writes into them")
         right = np.abs(x.astype(float)).reshape(-1, block).max(axis=1) / 127
