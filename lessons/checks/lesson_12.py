@@ -124,7 +124,25 @@ def contributions(lesson: ModuleType) -> None:
         right = [_norm(part, gain, deviation) @ direction for part in parts]
         what = f"{N} part{'s' * (N > 1)} of {D} numbers"
         expect(lesson.contributions(parts.copy(), gain, direction), right, f"the contributions of {what}", (), 1e-4)
-    parts, gain = np.array([[1.0, 2.0, 3.0], [4.0, 4.0, 4.0]]), np.ones(3)
+    N, D = 3, 6
+    parts = rng.normal(0, 1e-3, (N, D))
+    gain, direction, deviation = rng.uniform(0.5, 1.5, D), rng.normal(size=D), float(parts.sum(axis=0).std())
+    alone = [_norm(part, gain, deviation) @ direction for part in parts]
+    right = [_norm(part, gain, math.sqrt(deviation**2 + 1e-5)) @ direction for part in parts]
+    expect(
+        lesson.contributions(parts.copy(), gain, direction),
+        right,
+        f"the contributions of {N} parts of thousandths",
+        [
+            (
+                alone,
+                f"{N} parts of thousandths: your contributions add up to {sum(alone):.2f}, but the logit is "
+                f"{sum(right):.2f}. `layer_norm` in your file adds 1e-5 to the variance before it takes the root",
+            )
+        ],
+        1e-4,
+    )
+    parts, gain, direction = np.array([[1.0, 2.0, 3.0], [4.0, 4.0, 4.0]]), np.ones(3), rng.normal(size=3)
     right = [_norm(part, gain, math.sqrt(2 / 3 + 1e-5)) @ direction for part in parts]
     with np.errstate(all="ignore"):
         answer = lesson.contributions(parts.copy(), gain, direction)
@@ -593,6 +611,11 @@ def order_of_error(lesson: ModuleType) -> None:
             (
                 (y[-1] - y[0]) / (x[-1] - x[0]),
                 "this is the slope from the first point to the last; the best line through all five is asked",
+            ),
+            (
+                float(np.mean(np.diff(y) / np.diff(x))),
+                "this is the mean of the slopes between neighbours; the best line through all five is asked. Two that "
+                "are close tell little of the slope, but in a mean they say as much as two that are far apart",
             ),
             (
                 float(x @ y / (x @ x)),

@@ -16,7 +16,10 @@ Array = np.ndarray
 
 
 def layer_norm(x: Array, gain_D: Array) -> Array:
-    """Each vector (its numbers on the last axis) less its mean, over its standard deviation, times the gain."""
+    """Each vector (its numbers on the last axis) less its mean, over its standard deviation, times the gain.
+
+    1e-5 is added to the variance, so that a vector of equal numbers is not divided by 0.
+    """
     centred = x - x.mean(axis=-1, keepdims=True)
     return gain_D * centred / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-5)
 

@@ -30,7 +30,7 @@ def contributions(parts_ND, gain_D, unembedding_D):
 def contributions(parts_ND, gain_D, unembedding_D):
     """What the logit loses when a part is taken away, with the deviation held."""
     total_D = np.sum(parts_ND, axis=0)
-    scale_D = gain_D * unembedding_D / total_D.std()
+    scale_D = gain_D * unembedding_D / np.sqrt(total_D.var() + 1e-5)
     return [(total_D - total_D.mean()) @ scale_D - (rest_D - rest_D.mean()) @ scale_D for rest_D in total_D - parts_ND]
 
 
@@ -55,6 +55,13 @@ def contributions(parts_ND, gain_D, unembedding_D):
     total_D = parts_ND.sum(axis=0)
     scale_D = layer_norm(total_D, gain_D) / (total_D - total_D.mean())
     return (parts_ND - parts_ND.mean(axis=1, keepdims=True)) * scale_D @ unembedding_D
+
+
+@mistake("adds 1e-5 to the variance before it takes the root")
+def contributions(parts_ND, gain_D, unembedding_D):
+    """Right for all streams but short ones."""
+    centred_ND = parts_ND - parts_ND.mean(axis=1, keepdims=True)
+    return centred_ND / parts_ND.sum(axis=0).std() * gain_D @ unembedding_D
 
 
 # ---- lens ----
@@ -608,3 +615,8 @@ def attention_flow_step(x_TD, beta, step, is_causal):
     raised_TS = np.tril(raised_TS) if is_causal else raised_TS
     y_TD = x_TD + step * (raised_TS / raised_TS.sum(axis=1, keepdims=True)) @ x_TD
     return y_TD / np.linalg.norm(y_TD, axis=1, keepdims=True)
+
+
+@mistake("the mean of the slopes between neighbours")
+def order_of_error(depths, errors):
+    return np.mean(np.diff(np.log(errors)) / np.diff(np.log(depths)))
