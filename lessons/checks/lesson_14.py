@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import ModuleType
 
@@ -247,6 +248,10 @@ def lora_forward(lesson: ModuleType) -> None:
             (base + change, "α/R is missing: with α = 6.5 and R = 3 the change should be 2.17 times as large"),
             (base + alpha * change, "you multiply by α, not by α/R: whoever doubles the rank would double the change"),
             (base + R / alpha * change, "you multiply by R/α; it is α/R"),
+            (
+                base + alpha / math.sqrt(R) * change,
+                "you divide α by √3, the root of the rank; in this lesson it is α/R",
+            ),
             (alpha / R * change, "the base is missing: the adapter stands beside W, not in its place"),
             (alpha / R * (base + change), "you scale the base as well: α/R belongs to the change alone"),
             (base, "your adapter changes nothing"),
@@ -310,6 +315,10 @@ def reward_loss(lesson: ModuleType) -> None:
     chosen, rejected = np.array([2.0, 0.5, -1.0, 0.3]), np.array([1.0, 1.2, -1.5, 0.3])
     margin = chosen - rejected
     p = 1 / (1 + np.exp(-margin))
+    bounded = (
+        "your surprise has a bound, as it has where a small number keeps a logarithm from ln 0; with rewards 0 and 900 "
+        "for winner and loser it is 900 nats. PyTorch has the logarithm of σ as one function"
+    )
     learned = lesson.reward_loss(torch.tensor(chosen, requires_grad=True), torch.tensor(rejected, requires_grad=True))
     expect(
         learned,
@@ -343,6 +352,7 @@ def reward_loss(lesson: ModuleType) -> None:
                 "you take the mean of the differences first; each pair has a surprise of its own, and the mean is of "
                 "those",
             ),
+            *((-np.log(p + little).mean(), bounded) for little in (1e-8, 1e-7, 1e-6)),
         ],
     )
     _expect_a_gradient(learned, "the rewards")
@@ -352,6 +362,8 @@ def reward_loss(lesson: ModuleType) -> None:
         raise Wrong(
             "right for small rewards; where the loser's is 900 higher, σ is rounded to 0, and ln 0 is -∞ (lesson 5)"
         )
+    if np.shape(answer) == () and answer is not None and 5 < float(answer) < 100:
+        raise Wrong(bounded)
     expect(answer, (900 + np.log(2)) / 2, "the loss of a pair with rewards 0 and 900, and one with 1 and 1")
     rng = draws("reward_loss")
     for n, size in ((int(rng.integers(5, 12)), 3.0), (1, 2000.0)):

@@ -588,3 +588,19 @@ def grpo_objective(log_p_N, old_log_p_N, advantages_N, clip):
     signs_N = torch.where(advantages_N < 0, -1.0, 1.0)
     sizes_N = torch.where(advantages_N == 0, 1.0, advantages_N.abs())
     return torch.minimum(signs_N * ratio_N, signs_N * ratio_N.clamp(1 - clip, 1 + clip)) * sizes_N
+
+
+@mistake("you divide α by √3, the root of the rank")
+def lora_forward(x_NI, W_OI, A_RI, B_OR, alpha):
+    return x_NI @ W_OI.T + alpha / math.sqrt(len(A_RI)) * (x_NI @ A_RI.T @ B_OR.T)
+
+
+@mistake("your surprise has a bound")
+def reward_loss(chosen_P, rejected_P):
+    return -torch.log(torch.sigmoid(chosen_P - rejected_P) + 1e-8).mean()
+
+
+@mistake("your surprise has a bound")
+def reward_loss(chosen_P, rejected_P):
+    """So small that it is not seen where rewards are."""
+    return -torch.log(torch.sigmoid(chosen_P - rejected_P).clamp_min(1e-12)).mean()
