@@ -1,6 +1,7 @@
 """`pellucid evaluate` on a run that follows instructions, and on the text of the run that it started from."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def test_a_run_that_follows_instructions_is_asked_to(runs, pellucid):
     assert figures["answers"]["kl_nats_per_answer"] is None, "the model of fables knew no instructions"
     assert {"step": 3, **library.load("checkpoints/sft").evaluate().to_json()} == figures
     shown = pellucid("evaluate", "checkpoints/sft", "--answers", "4").stdout
-    assert "  all                                    4 " in shown
+    assert re.search(r"^ *all +4 ", shown, re.MULTILINE)
     assert "answers to" not in pellucid("evaluate", "checkpoints/sft", "--answers", "0").stdout
 
 

@@ -67,7 +67,7 @@ def test_rewards_are_drawn_and_a_loss_that_is_none_of_text_is_not(made):
     folder, _, notes = made
     [note] = notes
     assert note.startswith(
-        "warning: figure 'Learning' is not drawn: run 'beta=0.0' (seed 0) has no excess while training"
+        "warning: figure 'Learning' is not drawn: run 'β = 0.0' (seed 0) has no excess while training"
     )
     report = (folder / "report/report.md").read_text()
     assert "| variant | whole fables | obey | reward | KL from the start | distinct |" in report

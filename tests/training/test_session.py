@@ -233,12 +233,13 @@ def test_a_text_that_will_be_read_often_is_a_warning_that_early_stopping_answers
     assert caplog.text == ""
 
 
-def test_after_the_first_updates_a_run_says_how_long_it_will_take(after: Path, monkeypatch, capfd):
-    train(after, "short", "train.steps=2")
-    assert "to go" not in capfd.readouterr().err
-    monkeypatch.setattr(progress_bar, "SECONDS_TO_JUDGE", 1e-4)
+def test_each_line_of_a_log_file_but_the_last_says_how_long_the_run_will_take(after: Path, monkeypatch, capfd):
+    monkeypatch.setattr(progress_bar, "SECONDS_BETWEEN_LINES", 0.0)
     train(after, "long")
-    assert len(re.findall(r"[\d.]+ steps a second: about [\d.]+ \w+ to go", capfd.readouterr().err)) == 1
+    *lines, last = re.findall(r"^step \d+/20: .*$", capfd.readouterr().err, re.MULTILINE)
+    assert len(lines) > 1
+    assert all(re.search(r", [\d.]+ \w+ to go$", line) for line in lines)
+    assert "to go" not in last
     assert_same_run(after / "whole", after / "long", 20)
 
 

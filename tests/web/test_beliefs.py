@@ -77,11 +77,11 @@ def test_the_page_shows_the_truth_what_the_chosen_point_has_of_it_and_examples_b
         assert value(page, "true_A") == pytest.approx(found["truth"][1][0], rel=1e-5)
         expect(beliefs.locator("svg circle")).to_have_count(len(found["read"]) + 1)
         expect(beliefs.locator("svg")).to_have_attribute("aria-label", re.compile("Truth: A"))
-        expect(page.locator("#part-text .chip")).to_have_text(["symbol", "a held-out text"])
+        expect(page.locator("#part-machine .story .chip")).to_have_text(["a free choice", "symbol", "a held-out text"])
 
         page.evaluate("microscope.store.set({ checkpoint: 'sums@2', text: '7 3 + 8 5' })")
         expect(page.locator(".verdict")).to_contain_text("Here a text begins with a blank")
-        page.locator("#part-text .chip", has_text="digits").click()
+        page.locator("#part-machine .story .chip", has_text="digits").click()
         expect(page.locator(".verdict")).to_contain_text("a text can begin like this.")
 
 

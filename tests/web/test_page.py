@@ -714,7 +714,7 @@ def test_an_address_is_the_view_and_the_view_its_address(page, run, browser, add
     # The browser's Back brings back what an example, another moment or a token from the middle has replaced
     show(page, text=text)
     page.fill("#machine-text", f"{text} and so on")
-    settled(page).click("#part-text .chips .chip >> nth=0")
+    settled(page).click("#part-machine .chips .chip >> nth=0")
     settled(page)
     assert page.input_value("#text") != f"{text} and so on"
     page.evaluate("microscope.store.set({ at: 3, top_k: 1 })")

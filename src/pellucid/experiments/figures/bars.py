@@ -31,7 +31,7 @@ def draw_bars(config: BarsConfig, results: Sequence[RunResult]) -> Sketch:
     """
     y = pd.Series([number_of(run, config.y) for run in results])
     floors = pd.Series([floor_of(run, config.y) for run in results])
-    variants = y.groupby([run.label for run in results], sort=False)
+    variants = y.groupby(np.array([run.label for run in results]), sort=False)
     means = variants.mean()
     spans_decades = not is_share(config.y) and y.min() > 0 and means.max() > 30 * means.min()
     names = [wrapped(label, NAME_WIDTH) for label in means.index]
