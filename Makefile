@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # One more worker than cores, as many tests wait for a process or a page; each takes a file at a time, or a room whose
 # tests share what takes seconds to start (tests/conftest.py).
 WORKERS = $(shell $(PYTHON) -c "import os; print(min(4, 1 + os.cpu_count()))")
-PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 "$(CURDIR)/$(BIN)/pytest" -n $(WORKERS) --dist loadgroup
+PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 "$(CURDIR)/$(BIN)/pytest" -n $(WORKERS) --dist loadscope
 INSTALL := $(BIN)/pip install --quiet --no-compile --constraint requirements.lock --editable
 
 .PHONY: help setup demo demo-chat serve lessons slides test suite test-core test-fast everywhere oracles bench soak gpu site lint clean

@@ -144,11 +144,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 TOGETHER = {"distributed": "faults", **{room: room for room in ("exchange", "faults", "inspection", "web")}}
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist, which deals out whole groups (--dist loadgroup)
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Each worker takes a file at a time, or a whole room. (xdist's own groups are lost on pytest 9.2, in silence.)"""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByRoom(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return TOGETHER.get(file.split("/")[1], file)
+
+    return ByRoom(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        file = item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(TOGETHER.get(file.split("/")[1], file)))
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("cuda"):
