@@ -96,6 +96,12 @@ def test_each_browser_has_one_answer_until_the_board_shows_them(app, teacher: Cl
     assert "You did not answer this one" in late.ask("GET", PUPILS).text
 
 
+def test_a_board_that_has_asked_nothing_has_nothing_to_show(fables_run: Path):
+    alone = make_app([fables_run], host="0.0.0.0", class_link="http://192.0.2.7:8000/class")
+    assert "Ask the class" in Client(alone, "127.0.0.1").ask("POST", BOARD, show="1").text
+    assert "about to come" in Client(alone, "192.0.2.3").ask("GET", PUPILS).text
+
+
 def test_an_answer_to_an_earlier_question_does_not_count(app, teacher: Client):
     pupil = Client(app, "192.0.2.3")
     page = pupil.ask("GET", PUPILS).text

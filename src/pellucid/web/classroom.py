@@ -71,7 +71,8 @@ def choices_after(microscope: Microscope, checkpoint: str, text: str) -> list[Ch
         return max(model[id_], truth.get(id_, 0.0) if truth else 0.0)
 
     ids = sorted(range(len(model)), key=likely, reverse=True)[:N_CHOICES]
-    ids = sorted((id_ for id_ in ids if likely(id_) >= LEAST_SHOWN), key=lambda id_: texts[id_])
+    ids = [id_ for id_ in ids if likely(id_) >= LEAST_SHOWN] or ids  # all are, where a model knows nothing
+    ids.sort(key=lambda id_: texts[id_])
     choices = []
     for id_ in ids:
         name = "⟨end⟩" if id_ == opened.tokenizer.end_of_text else texts[id_]
@@ -117,7 +118,8 @@ def class_routes(microscope: Microscope, link: str) -> APIRouter:
         """Ask a question, or show the answers to the last one."""
         given = form(await request.body())
         if "show" in given:
-            asked[-1].is_shown = True
+            for now in asked:
+                now.is_shown = True
         else:
             checkpoint, text = given.get("checkpoint", ""), given.get("text", "").replace("\r\n", "\n")
             asked[:] = [Round(checkpoint, text, choices_after(microscope, checkpoint, text))]
