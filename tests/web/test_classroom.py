@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -38,7 +39,8 @@ class Client:
                 self.cookies = client.cookies
                 return answer
 
-        return asyncio.run(once())
+        with ThreadPoolExecutor(1) as thread:  # an open browser keeps this one from running an event loop
+            return thread.submit(asyncio.run, once()).result()
 
     def choose(self, i: int) -> httpx.Response:
         """Press a button of the page, which must be there."""
