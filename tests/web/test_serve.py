@@ -97,6 +97,14 @@ def test_with_class_other_machines_are_sent_to_the_pupils_page(fables_run, pellu
     assert answers == [200, 403]
 
 
+def test_with_class_an_address_that_is_given_is_kept(fables_run, pellucid, monkeypatch):
+    listened = []
+    monkeypatch.setattr(server, "run", lambda app, listening: listened.append(listening.getsockname()[0]))
+    done = pellucid("serve", fables_run, "--port", 0, "--class", "--host", "127.0.0.1")
+    assert done.exit_code == 0, done
+    assert listened == ["127.0.0.1"]
+
+
 def test_what_the_page_leaves_out_of_a_model_of_another_kind_is_said_at_the_start(
     fables_run, lstm_run, pellucid, monkeypatch
 ):

@@ -23,7 +23,9 @@ def serve(
         list[Path], Argument(metavar="RUN...", parser=read_run, help="Run folders, or step folders in them; or demo.")
     ],
     port: Annotated[int, Option(metavar="N", min=0, max=65535, help="0 picks a free one.")] = PORT,
-    host: Annotated[str, Option(metavar="ADDRESS", help="0.0.0.0 lets other machines in.")] = HOST,
+    host: Annotated[
+        str | None, Option(metavar="ADDRESS", help="0.0.0.0 lets other machines in.", show_default=HOST)
+    ] = None,
     opens: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
     for_class: Annotated[
         bool, Option("--class", help="Let a class guess the next token on phones in the same network.")
@@ -43,7 +45,7 @@ def serve(
     """Open the Model Microscope, a page about your runs. OpenAI's clients can call them."""
     if export is not None:
         is_given = {"--train": train is not None, "--open": opens, "--class": for_class}
-        is_given |= {"--checkpoint": checkpoint != "best", "--port": port != PORT, "--host": host != HOST}
+        is_given |= {"--checkpoint": checkpoint != "best", "--port": port != PORT, "--host": host is not None}
         if any(is_given.values()):
             what = "--export is for runs that are there, and writes all of their checkpoints"
             useless = ", ".join(name for name, given in is_given.items() if given)
@@ -56,8 +58,7 @@ def serve(
         raise ConfigError("command line", "--train is for one RUN", "leave out the others")
     from pellucid.web.server import listen
 
-    if for_class and host == HOST:
-        host = EVERYWHERE[0]
+    host = host if host is not None else EVERYWHERE[0] if for_class else HOST
     with listen(host, port) as listening, _training(runs[0], train):
         for run_dir in runs if train is None else []:
             _require_run(run_dir)

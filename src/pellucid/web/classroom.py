@@ -5,6 +5,7 @@ with the browser. The pages have no script, so that any phone shows them. Only t
 """
 
 import secrets
+from asyncio import to_thread
 from collections.abc import Sequence
 from html import escape
 from ipaddress import ip_address
@@ -17,17 +18,17 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pellucid.errors import DataError
+from pellucid.tokenizer.pieces import token_text, visible
 from pellucid.web.errors import ApiError, error_response
 from pellucid.web.microscope import Microscope
 from pellucid.web.runs import Runs
 
 BOARD, PUPILS = "/class/board", "/class"
 OPEN_TO_ALL = (PUPILS, "/static/style.css", "/static/class.css")
-N_CHOICES, SOMETHING_ELSE = 6, "something else"
+N_CHOICES, SOMETHING_ELSE, END = 6, "something else", "⟨end⟩"
 LEAST_SHOWN = 5e-4  # a choice that is less likely, by the model and in truth, is "something else"
 MOST_PUPILS = 1000
 MOST_CHARACTERS = 400  # of the text so far, on a phone
-MARKS = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥"})
 
 
 class Choice(NamedTuple):
@@ -54,7 +55,7 @@ class Round:
     def going_on(self) -> str:
         """The text with the likeliest choice behind it, for the next question."""
         likeliest = max(self.choices[:-1], key=lambda choice: (choice.truth or 0, choice.model))
-        return self.text + (likeliest.text if likeliest.text != "⟨end⟩" else "")
+        return self.text + (likeliest.text if likeliest.text != END else "")
 
 
 def choices_after(microscope: Microscope, checkpoint: str, text: str) -> list[Choice]:
@@ -65,18 +66,17 @@ def choices_after(microscope: Microscope, checkpoint: str, text: str) -> list[Ch
     model: list[float] = traced.unembed(traced.residuals[-1, -1]).float().softmax(-1).tolist()
     known = (microscope.truth(checkpoint, text).get("positions") or [None])[-1]
     truth: dict[int, float] | None = dict(zip(known["ids"], known["p"], strict=True)) if known else None
-    texts = microscope.model(checkpoint)["texts"]
 
     def likely(id_: int) -> float:
         return max(model[id_], truth.get(id_, 0.0) if truth else 0.0)
 
     ids = sorted(range(len(model)), key=likely, reverse=True)[:N_CHOICES]
     ids = [id_ for id_ in ids if likely(id_) >= LEAST_SHOWN] or ids  # all are, where a model knows nothing
-    ids.sort(key=lambda id_: texts[id_])
     choices = []
     for id_ in ids:
-        name = "⟨end⟩" if id_ == opened.tokenizer.end_of_text else texts[id_]
+        name = END if id_ == opened.tokenizer.end_of_text else token_text(opened.tokenizer, id_)
         choices.append(Choice(name, model[id_], None if truth is None else truth.get(id_, 0.0)))
+    choices.sort()
     rest = None if truth is None else max(0.0, 1 - sum(choice.truth or 0 for choice in choices))
     return [*choices, Choice(SOMETHING_ELSE, max(0.0, 1 - sum(choice.model for choice in choices)), rest)]
 
@@ -84,11 +84,11 @@ def choices_after(microscope: Microscope, checkpoint: str, text: str) -> list[Ch
 def class_routes(microscope: Microscope, link: str) -> APIRouter:
     """The pupils' page, its answers, and the board. link: the pupils' page, as other machines reach it."""
     routes = APIRouter(default_response_class=HTMLResponse)
-    asked: list[Round] = []  # the last one is open
+    now: Round | None = None
 
     @routes.get(PUPILS)
     def pupils(pupil: Annotated[str, Cookie()] = "") -> HTMLResponse:
-        answer = HTMLResponse(page_of_pupil(asked[-1] if asked else None, pupil))
+        answer = HTMLResponse(page_of_pupil(now, pupil))
         if not pupil:
             answer.set_cookie("pupil", secrets.token_hex(8), path=PUPILS, httponly=True, samesite="strict")
         return answer
@@ -97,7 +97,7 @@ def class_routes(microscope: Microscope, link: str) -> APIRouter:
     async def answer(request: Request, pupil: Annotated[str, Cookie()] = "") -> RedirectResponse:
         """Keep an answer. One to an earlier question, or once the board shows them, counts no more."""
         given = form(await request.body())
-        now, choice = (asked[-1] if asked else None), given.get("choice", "")
+        choice = given.get("choice", "")
         if now and given.get("round") == now.name and not now.is_shown and pupil:
             if not choice.isdecimal() or len(choice) > 2 or int(choice) >= len(now.choices):
                 raise ApiError(400, f"choice {choice!r} is none of those on the page; press one of its buttons")
@@ -108,21 +108,21 @@ def class_routes(microscope: Microscope, link: str) -> APIRouter:
 
     @routes.get(BOARD)
     def board(checkpoint: str = "", text: str = "") -> str:
-        now = asked[-1] if asked and not text else None
-        return page_of_board(
-            now, link, checkpoint or (now.checkpoint if now else first_checkpoint(microscope.runs)), text
-        )
+        shown = None if text else now
+        checkpoint = checkpoint or (shown.checkpoint if shown else first_checkpoint(microscope.runs))
+        return page_of_board(shown, link, checkpoint, text)
 
     @routes.post(BOARD)
     async def act(request: Request) -> RedirectResponse:
         """Ask a question, or show the answers to the last one."""
+        nonlocal now
         given = form(await request.body())
-        if "show" in given:
-            for now in asked:
-                now.is_shown = True
-        else:
+        if "show" not in given:
             checkpoint, text = given.get("checkpoint", ""), given.get("text", "").replace("\r\n", "\n")
-            asked[:] = [Round(checkpoint, text, choices_after(microscope, checkpoint, text))]
+            choices = await to_thread(choices_after, microscope, checkpoint, text)  # other answers need not wait for it
+            now = Round(checkpoint, text, choices)
+        elif now is not None:
+            now.is_shown = True
         return RedirectResponse(BOARD, status_code=303)
 
     return routes
@@ -205,7 +205,7 @@ def bar(share: float, kind: str) -> str:
 
 def named(choice: Choice) -> str:
     """A choice as it is shown: blanks and line ends of a token can be seen."""
-    return escape(choice.text if choice.text == SOMETHING_ELSE else choice.text.translate(MARKS))
+    return escape(choice.text if choice.text in (SOMETHING_ELSE, END) else visible(choice.text))
 
 
 def ending(text: str) -> str:
