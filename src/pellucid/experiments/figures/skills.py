@@ -71,13 +71,9 @@ def table_in_colours(
     for (row, column), mean in np.ndenumerate(means):
         red, green, blue, _ = image.cmap(norm(mean))
         is_dark = not np.isnan(mean) and 0.3 * red + 0.6 * green + 0.1 * blue < 0.5
-        text = (
-            "–"
-            if np.isnan(mean)
-            else "<0.001"
-            if is_excess and 0 < mean < LEAST_EXCESS
-            else write(float(f"{mean:.2g}"))
-        )
+        text = "–" if np.isnan(mean) else write(float(f"{mean:.2g}"))
+        if is_excess and 0 < mean < LEAST_EXCESS:
+            text = f"<{LEAST_EXCESS:g}"
         color = "white" if is_dark else "black"
         axes.text(column + 0.5, middles[row], text, color=color, ha="center", va="center")
     extend = "min" if np.nanmin(means) < (norm.vmin or 0) else "neither"  # an arrow: less has the same colour
