@@ -158,7 +158,7 @@ def _report(lesson: Lesson, workbook: Workbook, exercise: str | None, hint: bool
         return "\n".join([*lines, left, *used, *end])
     asked = next(each for each in lesson.exercises if each.name == wrong.exercise)
     if exercise is None and asked.name not in lesson.core:
-        lines.append("  the core of this lesson is done; what is left is for another hour")
+        lines.append("  the core of this lesson is done; the rest can wait")
     lines.append(f"  {'✗' if wrong.is_written else '·'} {_facts(asked)}: {wrong.fault}")
     lines += [left] if missing != [asked.name] else []
     lines += [*used, ""]

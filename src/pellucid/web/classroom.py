@@ -1,4 +1,4 @@
-"""Guess first, as a class: each pupil chooses the next token on a phone, and a chart shows them beside the truth.
+"""Guess first, as a class: each pupil chooses the next token on a phone, and a chart compares the class with the truth.
 
 Answers are anonymous and stay in memory: a random number in a cookie gives each browser one answer, and is forgotten
 with the browser. The pages have no script, so that any phone shows them. Only they can be reached from outside.
@@ -62,7 +62,7 @@ def choices_after(microscope: Microscope, checkpoint: str, text: str) -> list[Ch
     """The likeliest next tokens by the model and in truth, in the order of their letters, then "something else"."""
     opened, traced = microscope.traced(checkpoint, text)
     if len(traced.ids) == opened.model.context_length:
-        raise DataError("the text so far", "nothing fits behind it into the model's context", "shorten it")
+        raise DataError("the text so far", "it fills the model's context, and no token fits after it", "shorten it")
     model: list[float] = traced.unembed(traced.residuals[-1, -1]).float().softmax(-1).tolist()
     known = (microscope.truth(checkpoint, text).get("positions") or [None])[-1]
     truth: dict[int, float] | None = dict(zip(known["ids"], known["p"], strict=True)) if known else None
@@ -195,7 +195,7 @@ def chart(now: Round) -> str:
             f"<div>{bar(share, kind)} {100 * share:.0f} %</div>" for share, kind in zip(shares, kinds, strict=False)
         )
         rows.append(f"<tr><th scope='row'>{named(choice)}</th><td>{bars}</td></tr>")
-    unknown = "" if now.choices[-1].truth is not None else "<p>What is true is not known behind this text.</p>"
+    unknown = "" if now.choices[-1].truth is not None else "<p>For this text, the truth is not known.</p>"
     return f"<p class='key'>{key}</p><table class='votes'>{''.join(rows)}</table>{unknown}"
 
 
