@@ -57,7 +57,7 @@ def our_update(config: RunConfig, precision: Precision, compiles: bool) -> Calla
         lambda step: 0.01,
         lambda i, rows: batch_of(config)(i).part(rows),
         precision,
-        objective=choose_objective(config.model, model),
+        objective=choose_objective(config.model, model, compiles),
         batch_size=config.train.batch_size,
         max_gradient_norm=config.train.max_gradient_norm,
     ).update

@@ -99,16 +99,15 @@ def pellucid_trainer(
         recompute_activations(model.blocks)
     in_float32 = precision.dtype == torch.float32 and not checkpointing
     forward = with_faster_products(model) if in_float32 else model  # as in training
-    if precision.device.type == "cuda":
-        forward = torch.compile(model)
+    compiles = precision.device.type == "cuda"
     return Trainer(
         model,
-        forward,
+        torch.compile(model) if compiles else forward,
         adamw(model, lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1),
         lambda step: 1.0,
         lambda i, rows: shape.batch(i).part(rows),
         precision,
-        objective=choose_objective(shape.config, model),
+        objective=choose_objective(shape.config, model, compiles),
         gradient_accumulation_steps=accumulation,
         max_gradient_norm=1.0,
     )

@@ -33,7 +33,7 @@ from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision, resolve_precision
 from pellucid.tokenizer.build import tokenizer_settings, train_tokenizer
 from pellucid.trained import Base
-from pellucid.training.forward import forward_in_training
+from pellucid.training.forward import forward_in_training, shards
 from pellucid.training.optimizers import build_optimizers
 from pellucid.training.progress import Origin, Saver
 from pellucid.training.report import Report
@@ -120,11 +120,12 @@ def build_task(
 ) -> Task:
     """The batches, the loss and the evaluation. Some losses compare the model with what it is now: the reference."""
     match config.objective:
-        case NextTokenConfig() | SFTConfig() as objective:
+        case NextTokenConfig() | SFTConfig():
             batches = build_batches(config, data)
+            compiles = config.train.compile and not shards(config.train, world)  # then block by block
             return Task(
                 lambda i, rows: batches.batch(i).part(rows),
-                choose_objective(config.model, model, **objective.model_dump(exclude={"type"})),
+                choose_objective(config.model, model, compiles),
                 lambda model, max_tokens: evaluate(config, data, model, precision, max_tokens, world),
             )
         case _ as objective:

@@ -6,7 +6,7 @@ import torch
 
 from model.model_axes import tiny_config
 from pellucid.config.load import load_run_config
-from pellucid.objectives.next_token import cross_entropy
+from pellucid.objectives.next_token import cross_entropies
 from pellucid.runtime.precision import Precision
 
 BATCH_SIZE, CONTEXT_LENGTH, VOCAB_SIZE = 16, 32, 60
@@ -33,4 +33,4 @@ def loss_and_logits(model, precision):
     tokens_BT = torch.zeros(BATCH_SIZE, model.context_length, dtype=torch.long, device=device)
     with precision.autocast():
         logits_BTV = model(tokens_BT)
-    return cross_entropy(logits_BTV.flatten(0, 1), tokens_BT.flatten()).sum(), logits_BTV
+    return cross_entropies(logits_BTV.flatten(0, 1), tokens_BT.flatten()).sum(), logits_BTV

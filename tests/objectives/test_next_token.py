@@ -10,10 +10,12 @@ from pellucid.objectives.next_token import (
     cross_entropies,
     cross_entropy,
     load_balance,
+    nats_of,
     next_token,
 )
+from pellucid.runtime.precision import Precision
 from reference import experts as reference
-from tiny import decoder_config, random_batch, tiny_decoder
+from tiny import CPU_FLOAT32, decoder_config, random_batch, tiny_decoder, tiny_trainer
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans())
@@ -60,6 +62,22 @@ def test_many_predictions_lose_the_same_in_pieces_and_keep_no_copy_of_their_logi
         assert torch.equal(other_nats_N, nats_N)
         assert torch.equal(other_gradient_NV, gradient_NV)
         assert not keeps
+
+
+# The compiler makes an instance of our autograd functions, and PyTorch warns of that, though nobody else can fix it.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize(
+    "precision", [CPU_FLOAT32, Precision(CPU_FLOAT32.device, torch.bfloat16)], ids=["fp32", "bf16"]
+)
+def test_model_and_loss_compile_to_one_graph(precision, monkeypatch):
+    """With autocast inside, and without the pieces of many predictions; the backend that compiles nothing is quick."""
+    monkeypatch.setattr(next_token_module, "LOGITS_AT_ONCE", 1)
+    model, batch = tiny_decoder(), random_batch(0)
+    trainer = tiny_trainer(model, precision=precision, forward=torch.compile(model, backend="eager"))
+    found = torch.compile(nats_of, backend="eager", fullgraph=True)(trainer.logits, batch.inputs_BT, batch.targets_BT)
+    with precision.autocast():
+        logits_BTV = model(batch.inputs_BT)
+    torch.testing.assert_close(found, cross_entropy(logits_BTV.flatten(0, 1), batch.targets_BT.flatten()))
 
 
 def test_pretraining_sums_over_the_targets_and_counts_them():

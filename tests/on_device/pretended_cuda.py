@@ -3,6 +3,7 @@
 A tensor belongs to the device that its memory is marked with. Every call of PyTorch goes through `PretendedCuda`, which
 refuses what a GPU refuses: tensors of two devices in one operation, `.numpy()`, numbers of two formats in an indexed
 assignment. Under autocast it gives each operation the format that CUDA's lists give it; they are longer than a CPU's.
+Fused attention leaves the gaps between its heads that it leaves there.
 """
 
 from __future__ import annotations
@@ -66,6 +67,9 @@ class PretendedCuda(TorchFunctionMode):
         if target is not None:
             args, kwargs = tree_map(lambda x: torch.device("cpu") if self._names_device(x) else x, (args, kwargs))
         result = func(*args, **kwargs)
+        if func is F.scaled_dot_product_attention and is_here and result.dtype != torch.float32:
+            width = result.size(-1)
+            result = F.pad(result, (0, -width % 8))[..., :width]  # its kernels take widths divisible by 8
         goes_to_cuda = is_here if target is None else target.type == "cuda"
         return tree_map(lambda x: self._put(x, goes_to_cuda, tensors) if isinstance(x, Tensor) else x, result)
 

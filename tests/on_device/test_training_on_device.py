@@ -18,7 +18,7 @@ from pellucid.cost.machine import measure_machine
 from pellucid.model.attention import explicit_attention, fused_attention
 from pellucid.model.build import build_model
 from pellucid.model.recompute import recompute_activations
-from pellucid.objectives.next_token import choose_objective, cross_entropy, next_token
+from pellucid.objectives.next_token import choose_objective, cross_entropy, nats_of, next_token
 from pellucid.objectives.preference import PairBatch, dpo
 from pellucid.post_training.build import answer_log_probabilities
 from pellucid.post_training.pair_evaluation import evaluate_pairs
@@ -95,7 +95,7 @@ def test_fused_attention_is_the_explicit_one(device, dtype, n_queries):
 
     for found, expected in zip(of(fused_attention, dtype), of(explicit_attention, torch.float32), strict=True):
         error = torch.linalg.vector_norm(found.detach().cpu().float() - expected.detach().cpu())
-        assert float(error) <= 8 * torch.finfo(dtype).eps * float(expected.detach().norm())
+        assert float(error) <= 16 * torch.finfo(dtype).eps * float(expected.detach().norm())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, *SHORT], ids=str)
@@ -146,8 +146,12 @@ def test_a_compiled_model_takes_the_same_updates(activation):
 
     def updates(compiles: bool) -> list[float]:
         decoder = tiny_decoder(activation=activation, position={"type": "rope"}, qk_norm=True).to(device)
-        forward = torch.compile(decoder) if compiles else decoder
-        trainer = tiny_trainer(decoder, forward=forward, precision=Precision(device, torch.bfloat16))
+        trainer = tiny_trainer(
+            decoder,
+            forward=torch.compile(decoder) if compiles else decoder,
+            objective=partial(next_token, nats=torch.compile(nats_of) if compiles else nats_of),
+            precision=Precision(device, torch.bfloat16),
+        )
         return [trainer.update().loss for _ in range(5)]
 
     assert updates(True) == pytest.approx(updates(False), rel=0.03)

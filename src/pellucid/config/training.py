@@ -109,7 +109,7 @@ class TrainConfig(Section):
     processes: Literal["auto"] | Steps = Field(
         "auto", description="processes on this machine; auto: one per GPU, or one per core for longer runs on a CPU"
     )
-    compile: bool = Field(False, description="torch.compile the model: slow start, faster steps on a GPU")
+    compile: bool = Field(False, description="torch.compile the model and its loss: slow start, faster steps on a GPU")
     log_every_steps: Steps = Field(10, description="steps between two rows of metrics.jsonl; snapshots have rows too")
 
 

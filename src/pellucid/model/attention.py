@@ -189,7 +189,7 @@ class AttentionOnOneToken:
         heads_BH1K = self.project(x_BD).view(x_BD.size(0), -1, 1, self.head_width)
         q_BH1K, k_BG1K, v_BG1K = torch.split_with_sizes(heads_BH1K, self.n_heads_each, 1)
         heads_BH1K = self.gather(self.query_norm(q_BH1K), self.key_norm(k_BG1K), v_BG1K, cache)
-        return self.W_O(heads_BH1K.view(x_BD.size(0), -1))
+        return self.W_O(heads_BH1K.flatten(start_dim=1))  # a copy where a kernel has left gaps between the heads
 
     def gather(self, q_BH1K: Tensor, k_BG1K: Tensor, v_BG1K: Tensor, cache: LayerCache) -> Tensor:
         return cache.attend(q_BH1K, k_BG1K, v_BG1K, self.rotate)

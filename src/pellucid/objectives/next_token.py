@@ -5,11 +5,10 @@ Shapes: B batch, T positions, V vocabulary, N predictions, E experts, L layers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -37,29 +36,33 @@ def cross_entropies(logits_NV: Tensor, targets_N: Tensor) -> Tensor:
     """`cross_entropy` of any number of predictions, for training. Of many, the backward pass computes it again.
 
     Else it would keep the log-probabilities of all in float32: of 32 rows of 1,024 tokens and a vocabulary of 50,257,
-    13 GB of copies. So it is computed for some predictions at a time.
+    13 GB of copies. So it is computed for some predictions at a time. Compiled code makes no such copies by itself.
     """
     rows = max(1, LOGITS_AT_ONCE // logits_NV.size(1))
-    if len(targets_N) <= rows:
+    if len(targets_N) <= rows or torch.compiler.is_compiling():
         return cross_entropy(logits_NV, targets_N)
     again = partial(checkpoint, cross_entropy, use_reentrant=False, preserve_rng_state=False)
     return torch.cat(list(map(again, torch.split(logits_NV, rows), torch.split(targets_N, rows))))
 
 
-def next_token(forward: Forward, batch: Batch) -> Loss:
-    """Loss of pretraining: predict each token from those before it.
+def nats_of(forward: Forward, inputs_BT: Tensor, targets_BT: Tensor) -> Tensor:
+    """The loss of each prediction of a model, (N,)."""
+    logits_BTV = forward(inputs_BT)
+    return cross_entropies(logits_BTV.flatten(0, 1), targets_BT.flatten())
+
+
+def next_token(forward: Forward, batch: Batch, nats: Callable[[Forward, Tensor, Tensor], Tensor] = nats_of) -> Loss:
+    """Loss of pretraining: predict each token from those before it. `nats` may be compiled.
 
     The sum, not the mean, because micro-batches may have different numbers of targets: only the sum of sums
     divided by the sum of counts is the mean over the whole batch (equation 16).
     """
-    logits_BTV = forward(batch.inputs_BT)
-    nats_N = cross_entropies(logits_BTV.flatten(0, 1), batch.targets_BT.flatten())
-    return Loss(nats_N.sum(), batch.n_losses)
+    return Loss(nats(forward, batch.inputs_BT, batch.targets_BT).sum(), batch.n_losses)
 
 
-def choose_objective(config: ModelConfig, model: LanguageModel, **options: Any) -> Objective:
-    """Next-token prediction with these knobs; for a model with experts, also the load-balancing penalty."""
-    objective: Objective = partial(next_token, **options)
+def choose_objective(config: ModelConfig, model: LanguageModel, compiles: bool = False) -> Objective:
+    """Next-token prediction, with experts also their penalty. Compiled, model and loss are one graph."""
+    objective: Objective = partial(next_token, nats=torch.compile(nats_of) if compiles else nats_of)
     if not isinstance(config, DecoderConfig) or config.experts is None:
         return objective
     weight = config.experts.load_balance_weight

@@ -18,7 +18,7 @@ def forward_in_training(
 ) -> tuple[Callable[[Tensor], Tensor], bool]:
     """The function that computes logits in training, and whether the model is now sharded over the ranks."""
     recompute_activations(model.blocks, train.gradient_checkpointing)
-    if train.parallel == "fsdp" and world.size > 1:
+    if shards(train, world):
         from pellucid.runtime.sharding import shard  # a second of imports
 
         if train.compile:  # block by block: a graph cannot span the gathering of parameters
@@ -32,3 +32,7 @@ def forward_in_training(
     # A block that is run again in the backward pass would be without the faster products then.
     runs_again = train.gradient_checkpointing == "block"
     return with_faster_products(model) if in_float32 and not runs_again else model, False
+
+
+def shards(train: TrainConfig, world: World) -> bool:
+    return train.parallel == "fsdp" and world.size > 1
