@@ -69,7 +69,7 @@ def parts_of(text: Path | None, nanogpt: Path | None) -> list[Part]:
     return [
         Part("tests", pytest, 240, (*COMMAND, "pytest", "hypothesis")),
         Part("gpt2", measure("gpt2", *beside), 240, COMMAND),
-        Part("demo", measure("demo", "--here-only", "--seeds", "1"), 180, COMMAND),
+        Part("demo", measure("demo", "--here-only", "--seeds", "1"), 240, COMMAND),
         Part("speedrun", measure("shakespeare", str(text and text.resolve())), 150, COMMAND, no_text),
         Part("decoding", measure("benchmark", "decoding", "--pairs", "3"), 120, (*COMMAND, "transformers")),
         Part("preparation", measure("preparation", "--megabytes", "200"), 90, COMMAND),
@@ -90,7 +90,7 @@ def run(parts: Sequence[Part], folder: Path, minutes: float) -> Iterator[Outcome
         elif absent := missing(part.needs):
             yield Outcome(part, f"skipped: this Python lacks {', '.join(absent)}")
         elif seconds < LEAST_SECONDS:
-            yield Outcome(part, f"skipped: less than {LEAST_SECONDS} s were left")
+            yield Outcome(part, f"skipped: less than {LEAST_SECONDS} s were left; --only {part.name} runs it")
         else:
             yield run_part(part, folder, seconds)
 
