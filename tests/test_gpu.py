@@ -84,7 +84,7 @@ def test_only_what_is_named_runs_and_all_is_well_if_nothing_fails(gpu, on_a_gpu,
 def test_no_part_begins_when_the_time_is_up(gpu, on_a_gpu, monkeypatch):
     code, report, _ = on_a_gpu([part(gpu, "late", "raise SystemExit(1)")], "--minutes", "-1")
     assert code == 0
-    assert "| late | skipped: less than 0 s were left | 0 |" in report
+    assert "| late | skipped: less than 0 s were left; --only late runs it | 0 |" in report
 
 
 def test_what_a_part_has_started_ends_with_it(gpu, on_a_gpu, tmp_path):
