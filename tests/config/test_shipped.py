@@ -36,8 +36,9 @@ def test_nothing_but_a_config_is_found_and_a_file_that_is_there_comes_first(tmp_
 
 
 def test_a_slip_in_the_name_of_a_shipped_config_is_answered_with_the_nearest():
-    for slip in ("debgu", "Debug", "debug.yml", "configs/debug.yml"):
-        with pytest.raises(ConfigError, match=r"no such file; did you mean 'debug'\?"):
+    slips = dict.fromkeys(("debgu", "Debug", "debug.yml", "configs/debug.yml"), "debug")
+    for slip, meant in {**slips, "chains": "languages/chains", "hops": "languages/hops"}.items():
+        with pytest.raises(ConfigError, match=rf"no such file; did you mean '{meant}'\?"):
             load_run_config(Path(slip))
 
 

@@ -80,9 +80,9 @@ def read_text(file: FilePath) -> str:
     except FileNotFoundError:
         names = ", ".join(sorted(str(path) for path in file.parent.glob("*.yaml") if path.name[0] != "."))
         name = file.with_suffix("").as_posix().removeprefix("configs/").lower()
-        close = difflib.get_close_matches(name, [name for name, _ in shipped_configs()], n=1)
-        fix = "choose one of `pellucid configs`"
-        fix = f"{fix}, or of those there: {shortened(names, 200)}" if names else fix
+        shipped = [name for name, _ in shipped_configs()]
+        close = [each for each in shipped if each.endswith(f"/{name}")] or difflib.get_close_matches(name, shipped, n=1)
+        fix = "choose one of `pellucid configs`" + (f", or of those there: {shortened(names, 200)}" if names else "")
         fix = f"did you mean {close[0]!r}?" if close else fix
         raise ConfigError(str(file), "no such file", fix) from None
     except UnicodeDecodeError as error:
