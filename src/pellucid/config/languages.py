@@ -29,7 +29,7 @@ def without_effect(section: Section, keys: Iterable[str], because: str) -> Itera
 
 
 class FablesConfig(DrawnSection):
-    """Short animal fables from a grammar whose entropy is known exactly."""
+    """Short animal fables from a grammar, which tells the exact probability of every token."""
 
     type: Literal["fables"]
     world_size: int = Field(24, ge=2, description="number of animals; more animals, more facts to learn")
