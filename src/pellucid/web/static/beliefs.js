@@ -17,23 +17,16 @@ export function drawBeliefs(root, beliefs, { place, point, names }) {
   if (root.hidden) return;
   const truth = beliefs.truth[place];
   const read = beliefs.read.map((row) => row[place]);
+  const head = tableHead("", ...truth.map((_, state) => letter(state)));
+  const body = h("tbody", row("truth", truth, "true"), row("read here", read[point], "read"));
+  const explained = figure("explained", beliefs.explained[point], fixed(100 * beliefs.explained[point], 1));
+  const says = `Truth: the best reader’s belief, by Bayes’ rule. Below it: what a linear map reads from ${names[point]}. `;
   fill(
     root,
     h("h3", "Belief about the hidden state"),
     truth.length === 3 && triangle(truth, read, point, names),
-    h(
-      "table",
-      tableHead("", ...truth.map((_, state) => letter(state))),
-      h("tbody", row("truth", truth, "true"), row("read here", read[point], "read")),
-    ),
-    h(
-      "p.muted.small",
-      "Truth: the best reader’s belief, by Bayes’ rule. Below it: what a linear map reads from ",
-      names[point],
-      ". It was fitted on other texts, and explains ",
-      figure("explained", beliefs.explained[point], fixed(100 * beliefs.explained[point], 1)),
-      " % of the beliefs’ variance.",
-    ),
+    h("table", head, body),
+    h("p.muted.small", says, "It was fitted on other texts, and explains ", explained, " % of the beliefs’ variance."),
   );
 }
 

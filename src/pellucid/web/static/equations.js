@@ -75,23 +75,11 @@ function open(numbers) {
   const section = (number) => {
     const { title, code } = FORMULAS[number];
     const where = ["docs/equations.md, section ", number, " · code: ", h("code", code)];
-    return h(
-      "section.equation",
-      h("h3", `${number}. ${title}`),
-      formula(FORMULAS[number].math),
-      h("p", SAYS[number]),
-      h("p.muted.small", where),
-    );
+    const says = [h("p", SAYS[number]), h("p.muted.small", where)];
+    return h("section.equation", h("h3", `${number}. ${title}`), formula(FORMULAS[number].math), says);
   };
-  fill(
-    dialog,
-    h(
-      "h2",
-      { id: "equation-title", tabindex: -1, autofocus: true },
-      numbers.length === 1 ? "The equation" : "The equations",
-    ),
-    numbers.map(section),
-    h("form", { method: "dialog" }, h("button.main", { type: "submit" }, "Close")),
-  );
+  const heading = { id: "equation-title", tabindex: -1, autofocus: true };
+  const close = h("form", { method: "dialog" }, h("button.main", { type: "submit" }, "Close"));
+  fill(dialog, h("h2", heading, numbers.length === 1 ? "The equation" : "The equations"), numbers.map(section), close);
   dialog.showModal();
 }

@@ -25,12 +25,8 @@ export function examplesOf(view) {
     const run = runHere(view);
     const heldOut = `a held-out ${run?.has_chat ? "conversation" : run?.writes}`;
     const chip = ({ skill, text }) => h("button.chip", { title: text, onclick: () => use(text) }, nameOf(skill, text));
-    fill(
-      element,
-      h("span.muted", "Start from:"),
-      (view.examples ?? []).map(chip),
-      view.source.canType && h("button.chip", { id: "held-out", onclick: next }, heldOut),
-    );
+    const other = view.source.canType && h("button.chip", { id: "held-out", onclick: next }, heldOut);
+    fill(element, h("span.muted", "Start from:"), (view.examples ?? []).map(chip), other);
   }
 
   function use(text) {

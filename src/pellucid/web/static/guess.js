@@ -64,15 +64,9 @@ export function guessFirst(view) {
     const { id } = guessed;
     const name = (each) => h("b.mono", visible(view.model.texts[each]));
     const truth = trueP ? `, the truth ${trueP(id) ? percent(trueP(id)) : "nothing"}` : "";
-    return h(
-      "p",
-      id === answer ? "Right: " : "Not this time: ",
-      name(answer),
-      isEnd ? " is the likeliest. " : " comes next. ",
-      "You guessed ",
-      name(id),
-      `: the model gives it ${percent(modelP(id))}${truth}.`,
-    );
+    const right = [id === answer ? "Right: " : "Not this time: ", name(answer)];
+    right.push(isEnd ? " is the likeliest. " : " comes next. ");
+    return h("p", right, "You guessed ", name(id), `: the model gives it ${percent(modelP(id))}${truth}.`);
   }
 
   function showScore() {

@@ -19,12 +19,10 @@ export function knockTable(table, toggle) {
     const cells = skills.map((skill) => cell(skill, each.nats_per_fable[skill], most, looks[part]?.[skill]));
     return h("tr", { "data-row": part }, h("th", { scope: "row" }, toggle(part)), cells);
   };
-  const known = (name, nats) =>
-    h(
-      "tr.known",
-      h("th", { scope: "row" }, name),
-      skills.map((skill) => h("td", fixed(skill === "all" ? total(nats) : nats[skill]))),
-    );
+  const known = (name, nats) => {
+    const cells = skills.map((skill) => h("td", fixed(skill === "all" ? total(nats) : nats[skill])));
+    return h("tr.known", h("th", { scope: "row" }, name), cells);
+  };
   return h(
     "table",
     h(
@@ -42,18 +40,9 @@ export function knockTable(table, toggle) {
 function cell(skill, { mean, half_width }, most, look) {
   const isSure = mean - half_width > 0;
   const strength = isSure ? Math.min(1, mean / most) : 0;
-  return h(
-    "td",
-    {
-      class: isSure ? "sure" : "muted",
-      style: { "--strength": strength },
-      "data-skill": skill,
-      "data-value": mean.toPrecision(7),
-    },
-    exact(mean),
-    h("small", ` ± ${exact(half_width)}`),
-    look && h("small.looks", { "data-value": look.mean.toPrecision(7) }, `looks ${percent(look.mean)}`),
-  );
+  const attributes = { style: { "--strength": strength }, "data-skill": skill, "data-value": mean.toPrecision(7) };
+  const looks = look && h("small.looks", { "data-value": look.mean.toPrecision(7) }, `looks ${percent(look.mean)}`);
+  return h(isSure ? "td.sure" : "td.muted", attributes, exact(mean), h("small", ` ± ${exact(half_width)}`), looks);
 }
 
 // {"1.3": {skill: {mean, half_width}}}: how much of a head's attention is on the words that decide.
@@ -76,9 +65,8 @@ export function workInWords(table, select) {
   return [
     found.map(([skill, who]) => {
       const part = who.join(".");
-      const { mean, half_width } = table.knocked_out.find((row) => partOfPlace(row.places[0]) === part).nats_per_fable[
-        skill
-      ];
+      const without = table.knocked_out.find((row) => partOfPlace(row.places[0]) === part);
+      const { mean, half_width } = without.nats_per_fable[skill];
       return h(
         "p",
         h("b", `Head ${part} does ${skill}. `),

@@ -34,12 +34,8 @@ const ORDER = {
 function decoder(model) {
   const { config } = model;
   const layers = Array.from({ length: config.n_layers }, (_, layer) => {
-    return {
-      kind: "block",
-      title: `Layer ${layer}`,
-      layer,
-      parts: [attention(model, layer), feedForward(model, layer)],
-    };
+    const parts = [attention(model, layer), feedForward(model, layer)];
+    return { kind: "block", title: `Layer ${layer}`, layer, parts };
   });
   const last = config.norm_placement === "pre" ? [norm(model, "vector")] : [];
   const rows = { ...embedding(model), point: 0, says: `${ROW} ${ORDER[config.position.type]}` };
@@ -68,13 +64,8 @@ function attention(model, layer) {
   const shared = G && G < H ? ` ${G} share keys and values.` : "";
   const says = `${read}${shared} Beside each head stands the token it takes most from.`;
   const weights = counted(model, `blocks.${layer}.attention.`);
-  return part("attention", title, says, {
-    layer,
-    size: `${H} heads × ${K}`,
-    weights,
-    door: "attention",
-    point: 1 + 2 * layer,
-  });
+  const more = { layer, size: `${H} heads × ${K}`, weights, door: "attention", point: 1 + 2 * layer };
+  return part("attention", title, says, more);
 }
 
 function feedForward(model, layer) {

@@ -36,27 +36,12 @@ export function attentionPanel(root, view) {
   const onDeciding = figure("on_deciding", null);
   const decided = h("p.muted.small.decided", { hidden: true }, h("span.decides", "outlined"), DECIDES, onDeciding);
   root.classList.add("attention");
-  root.append(
-    grid,
-    h(
-      "div.big",
-      title,
-      box,
-      h("div.scale", { "aria-hidden": "true" }, SCALE.map(shareOnBar)),
-      pointed,
-      why,
-      scores,
-      h("p.muted.small", "The sums of the rows lie between ", least, " and ", most, "; those of a softmax are 1."),
-    ),
-    h(
-      "div.from",
-      sources,
-      h("p.muted.small", "weights of this row sum to ", rowSum),
-      h("h3", "The text as this token sees it"),
-      h("div.seen-frame", seen),
-      decided,
-    ),
-  );
+  const key = h("div.scale", { "aria-hidden": "true" }, SCALE.map(shareOnBar));
+  const ends = [least, " and ", most];
+  const sums = h("p.muted.small", "The sums of the rows lie between ", ends, "; those of a softmax are 1.");
+  const ofRow = [h("p.muted.small", "weights of this row sum to ", rowSum), h("h3", "The text as this token sees it")];
+  const from = h("div.from", sources, ofRow, h("div.seen-frame", seen), decided);
+  root.append(grid, h("div.big", title, box, key, pointed, why, scores, sums), from);
 
   grid.addEventListener("keydown", (event) => {
     const [, n_heads] = view.trace.attention.shape;

@@ -74,17 +74,11 @@ export function comparePanel(root, view) {
       h("tr", h("th", { scope: "row" }, name), h("td.what", what), h("td", figure(key, value, fixed(value, 3))));
     const floor = readers[0].nats.map((nats, place) => (nats === null ? null : (truth?.floor?.[place - 1] ?? NaN)));
     const least = meanOf(floor);
-    return h(
-      "table.readers",
-      tableHead("", "", h("span", "mean ", term("surprise"))),
-      h(
-        "tbody",
-        readers.map(({ side, checkpoint, nats }) =>
-          row(h(`b.side-${side}`, side), nameOf(checkpoint), `mean_${side}`, meanOf(nats)),
-        ),
-        Number.isFinite(least) && row("", term("floor"), "compare_floor", least),
-      ),
+    const rows = readers.map(({ side, checkpoint, nats }) =>
+      row(h(`b.side-${side}`, side), nameOf(checkpoint), `mean_${side}`, meanOf(nats)),
     );
+    if (Number.isFinite(least)) rows.push(row("", term("floor"), "compare_floor", least));
+    return h("table.readers", tableHead("", "", h("span", "mean ", term("surprise"))), h("tbody", rows));
   }
 
   // Under each token, how much it surprised A and B, and the least possible.
@@ -120,13 +114,9 @@ export function comparePanel(root, view) {
     const gaps = a.nats.map((nats, place) => Math.abs((nats ?? 0) - (b.nats[place] ?? nats ?? 0)));
     const place = gaps.indexOf(Math.max(...gaps));
     if (gaps[place] < APART || view.state.guess) return null;
-    return h(
-      "p.furthest",
-      "They are furthest apart at ",
-      h("b.mono", nameAt(view, place)),
-      `: it surprised A by ${fixed(a.nats[place])} nats, B by ${fixed(b.nats[place])}. `,
-      h("button.chip", { onclick: () => selectToken(view, place - 1) }, "what did each expect there?"),
-    );
+    const says = `: it surprised A by ${fixed(a.nats[place])} nats, B by ${fixed(b.nats[place])}. `;
+    const why = h("button.chip", { onclick: () => selectToken(view, place - 1) }, "what did each expect there?");
+    return h("p.furthest", "They are furthest apart at ", h("b.mono", nameAt(view, place)), says, why);
   }
 
   // The likeliest next tokens of each, and the true ones.
@@ -151,15 +141,8 @@ export function comparePanel(root, view) {
       const lines = [line("A", p[0][id]), line("B", p[1][id]), known && line("truth", inTruth(id))];
       return h("li", { "data-id": id }, h("span.mono", visible(view.model.texts[id])), h("span.lines", lines));
     };
-    return h(
-      "div.expected",
-      heading,
-      h(
-        "p.key",
-        ["A", "B", ...(known ? ["truth"] : [])].map((name) => h("span", h(`span.bar.${name}`), name)),
-      ),
-      h("ol", ids.map(item)),
-    );
+    const key = ["A", "B", ...(known ? ["truth"] : [])].map((name) => h("span", h(`span.bar.${name}`), name));
+    return h("div.expected", heading, h("p.key", key), h("ol", ids.map(item)));
   }
 
   // Where a head of each looks; a model without heads has no map.

@@ -76,13 +76,12 @@ export function insidePanel(root, view) {
     note.textContent = `Where there are several heads, this shows head ${layer}.${head}. Point at a number to read it.`;
     const cardOf = (step) => card(step, head);
     const sublayers = [...new Set(inside.steps.map((step) => step.sublayer))];
-    fill(
-      steps,
-      sublayers.map((name) => [
-        h("h3", name === "attention" ? "Attention: tokens look at each other" : "Feed-forward: each token separately"),
-        h("div.cards", inside.steps.filter((step) => step.sublayer === name).map(cardOf)),
-      ]),
-    );
+    const part = (name) => {
+      const title =
+        name === "attention" ? "Attention: tokens look at each other" : "Feed-forward: each token separately";
+      return [h("h3", title), h("div.cards", inside.steps.filter((step) => step.sublayer === name).map(cardOf))];
+    };
+    fill(steps, sublayers.map(part));
   }
 
   function card(step, head) {
@@ -92,8 +91,7 @@ export function insidePanel(root, view) {
     const index = Math.floor((head * n_first) / (view.trace.attention.shape[1] || 1)); // grouped heads share keys
     const matrix = isMany ? values.row(Math.min(index, n_first - 1)) : values;
     const [rows, columns] = matrix.shape;
-    const finite = matrix.values.filter(Number.isFinite);
-    const most = finite.reduce((largest, each) => Math.max(largest, Math.abs(each)), 1e-9);
+    const most = largestOf(matrix.values);
     const canvas = h("canvas.heat", { role: "img", "aria-label": `${name}, ${rows} by ${columns} numbers` });
     paint(canvas, rows, columns, matrix.values, (value) => signedColour(value, most));
     const shown = h("p.pointed", h("span.muted", `Blue is −${fixed(most)}, orange ${fixed(most)}.`));
@@ -105,6 +103,7 @@ export function insidePanel(root, view) {
     });
     const row = matrix.row(here).values;
     const rowMean = mean(row.filter(Number.isFinite));
+    const ofRow = figure(`mean_${sublayer}_${name}`, rowMean, fixed(rowMean, 4));
     const length = (n, i) => [i ? ", " : "", h("abbr", { title: AXES[axes[i]] ?? "" }, axes[i]), `=${n}`];
     return h(
       "article.step",
@@ -115,21 +114,18 @@ export function insidePanel(root, view) {
       h("div.heat-frame", canvas, rowMark(here, rows)),
       shown,
       bars(row),
-      h(
-        "p.small.muted",
-        `the row of ${nameAt(view, here)}, mean `,
-        figure(`mean_${sublayer}_${name}`, rowMean, fixed(rowMean, 4)),
-      ),
+      h("p.small.muted", `the row of ${nameAt(view, here)}, mean `, ofRow),
     );
   }
 }
 
+function largestOf(numbers) {
+  return numbers.filter(Number.isFinite).reduce((largest, each) => Math.max(largest, Math.abs(each)), 1e-9);
+}
+
 // A row of numbers as bars, up or down from 0; none where there is −∞.
 function bars(row) {
-  const most = row.reduce(
-    (largest, each) => (Number.isFinite(each) ? Math.max(largest, Math.abs(each)) : largest),
-    1e-9,
-  );
+  const most = largestOf(row);
   const path = (sign) =>
     [...row].map((each, i) => (sign * each > 0 && Number.isFinite(each) ? `M${i + 0.5} 0V${-each / most}` : ""));
   const ways = { plus: 1, minus: -1 };

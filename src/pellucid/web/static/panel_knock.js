@@ -10,6 +10,8 @@ const NOT_LABELLED = "What each part is for can be measured only in a language t
 const NOT_MEASURED =
   "Not measured yet. It takes some seconds, and shows how much the loss on each skill rises without each part.";
 
+const INSTEAD = "A part that is off outputs zeros or, if you type a text here, its output for that text:";
+
 const REST = 1000; // milliseconds, so that what one sees first comes first
 
 const MOST_UNASKED = 5e7; // parameters times parts to knock out: the demo has 8e6
@@ -29,15 +31,7 @@ export function knockPanel(root, view) {
     placeholder: "another text with as many tokens",
     onchange: () => view.store.set({ instead: instead.value }),
   });
-  const patch = h(
-    "p.row.patch",
-    h(
-      "label",
-      { for: "instead" },
-      "A part that is off outputs zeros or, if you type a text here, its output for that text:",
-    ),
-    instead,
-  );
+  const patch = h("p.row.patch", h("label", { for: "instead" }, INSTEAD), instead);
   patch.hidden = !view.source.canPatch;
   const swap = h("p.row.swap", { hidden: true });
   const work = h("div.work", { hidden: true });
@@ -58,20 +52,12 @@ export function knockPanel(root, view) {
     const [n_layers, n_heads] = trace.attention.shape;
     const off = new Set(state.off.split(" ").filter(Boolean));
     const focus = document.activeElement?.dataset?.part;
-    fill(
-      switches,
-      Array.from({ length: n_layers }, (_, layer) =>
-        h(
-          "div.layer",
-          { role: "group", "aria-label": `layer ${layer}` },
-          h("span.muted", `layer ${layer}`),
-          Array.from({ length: n_heads }, (_, head) => toggle(`${layer}.${head}`, off)),
-          toggle(`a${layer}`, off),
-          toggle(`f${layer}`, off),
-        ),
-      ),
-      all,
-    );
+    const ofLayer = (_, layer) => {
+      const [name, heads] = [`layer ${layer}`, Array.from({ length: n_heads }, (_, head) => `${layer}.${head}`)];
+      const toggles = [...heads, `a${layer}`, `f${layer}`].map((part) => toggle(part, off));
+      return h("div.layer", { role: "group", "aria-label": name }, h("span.muted", name), toggles);
+    };
+    fill(switches, Array.from({ length: n_layers }, ofLayer), all);
     all.disabled = !off.size;
     drawTable(off);
     if (focus) root.querySelector(`[data-part="${focus}"]`)?.focus();
@@ -99,16 +85,12 @@ export function knockPanel(root, view) {
       view.store.set(changes);
       goTo(document.getElementById("part-next"));
     };
-    fill(
-      swap,
-      isDone
-        ? h("button", { id: "swap-back", onclick: set({ off: "", instead: "" }) }, `Put ${from} back`)
-        : h("button.main", { id: "swap", onclick: set({ off: head, instead: text }) }, `Put ${to} in ${from}'s place`),
-      h(
-        "span.muted",
-        `The model goes on reading about ${from}. Only head ${isDone ? state.off : head}, which looks at what decides here, outputs what it does for ${to}. Part 5 shows what follows.`,
-      ),
-    );
+    const swapping = { id: "swap", onclick: set({ off: head, instead: text }) };
+    const button = isDone
+      ? h("button", { id: "swap-back", onclick: set({ off: "", instead: "" }) }, `Put ${from} back`)
+      : h("button.main", swapping, `Put ${to} in ${from}'s place`);
+    const says = `The model goes on reading about ${from}. Only head ${isDone ? state.off : head}, which looks at what decides here, outputs what it does for ${to}. Part 5 shows what follows.`;
+    fill(swap, button, h("span.muted", says));
   }
 
   function toggle(part, off) {
@@ -117,13 +99,8 @@ export function knockPanel(root, view) {
       if (!parts.delete(part)) parts.add(part);
       view.store.set({ off: [...parts].sort().join(" ") });
     };
-    const name = nameOfPart(part);
-    return h(
-      "button.switch",
-      { role: "switch", "aria-checked": String(!off.has(part)), "data-part": part, onclick: flip },
-      h("span.lamp", { "aria-hidden": "true" }),
-      name,
-    );
+    const attributes = { role: "switch", "aria-checked": String(!off.has(part)), "data-part": part, onclick: flip };
+    return h("button.switch", attributes, h("span.lamp", { "aria-hidden": "true" }), nameOfPart(part));
   }
 
   // Another kind of model may be shown by now; then the page asks when one with heads is back.

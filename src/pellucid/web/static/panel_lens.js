@@ -20,20 +20,9 @@ export function lensPanel(root, view) {
   const list = h("ol.likeliest");
   const beliefs = h("div.beliefs", { hidden: true });
   root.classList.add("lens-panel");
-  root.append(
-    table,
-    h(
-      "aside",
-      title,
-      h(
-        "dl.facts",
-        fact("KL to the final prediction", toEnd, h("small", " nats")),
-        h("div.if-truth", h("dt", "KL to the truth"), h("dd", toTruth, h("small", " nats"))),
-      ),
-      list,
-      beliefs,
-    ),
-  );
+  const ofTruth = h("div.if-truth", h("dt", "KL to the truth"), h("dd", toTruth, h("small", " nats")));
+  const facts = h("dl.facts", fact("KL to the final prediction", toEnd, h("small", " nats")), ofTruth);
+  root.append(table, h("aside", title, facts, list, beliefs));
   table.addEventListener("click", (event) => {
     const cell = event.target.closest("[data-point]");
     if (cell) choose(cell);
@@ -106,11 +95,8 @@ export function lensPanel(root, view) {
       return h("span.cell", attributes, isHidden ? "?" : visible(model.texts[id]));
     };
     const row = (...cells) => h("div.lens-row", { role: "row" }, cells);
-    const ofPoint = (point, n) =>
-      row(
-        h("span", { role: "rowheader" }, nameOfPoint(point, n, trace)),
-        places.map((place) => cell(n, place)),
-      );
+    const name = (point, n) => h("span", { role: "rowheader" }, nameOfPoint(point, n, trace));
+    const ofPoint = (point, n) => row(name(point, n), ...places.map((place) => cell(n, place)));
     const corner = h("span.corner", { role: "columnheader" }, "after reading");
     fill(table, row(corner, places.map(header)), trace.points.map(ofPoint));
     if (cells?.point) table.querySelector(`[data-point="${cells.point}"][data-place="${cells.place}"]`)?.focus();

@@ -216,17 +216,12 @@ export function machinePanel(root, view) {
     const last = Array.from({ length: here + 1 - first }, (_, i) => first + i);
     const shownPlaces = [...earlier, ...last];
     const gap = (place, i) => place - (shownPlaces[i - 1] ?? -1) - 1;
-    return h(
-      "ol.tokens",
-      shownPlaces.map((place, i) => [
-        gap(place, i) > 0 && h("li.muted", `… ${gap(place, i)} more`),
-        h(
-          "li",
-          { class: [place === here && "here", decides.includes(place) && "decides"].filter(Boolean).join(" ") },
-          h("button", { onclick: () => selectToken(view, place) }, nameAt(view, place)),
-        ),
-      ]),
-    );
+    const item = (place, i) => {
+      const marks = [place === here && "here", decides.includes(place) && "decides"].filter(Boolean);
+      const token = h("button", { onclick: () => selectToken(view, place) }, nameAt(view, place));
+      return [gap(place, i) > 0 && h("li.muted", `… ${gap(place, i)} more`), h(["li", ...marks].join("."), token)];
+    };
+    return h("ol.tokens", shownPlaces.map(item));
   }
 
   // What each head of a layer takes most from, at the token that is looked from.
@@ -240,33 +235,22 @@ export function machinePanel(root, view) {
       return { head, name: `${layer}.${head}`, source, weight: weights[source], adds: path?.head(layer, head) };
     });
     const shownHeads = all.toSorted((a, b) => b.weight - a.weight).slice(0, MOST_HEADS);
-    return [
-      h(
-        "ol.heads",
-        shownHeads
-          .sort((a, b) => a.head - b.head)
-          .map(({ head, name, source, weight, adds }) =>
-            h(
-              "li",
-              h(
-                "button",
-                {
-                  class: [name === looked && "here", isOff(["head", layer, head]) && "off"].filter(Boolean).join(" "),
-                  "aria-label": `Head ${name}: ${percent(weight)} from ${nameAt(view, source)}`,
-                  "data-says": headSays(layer, head, nameAt(view, source), weight, adds),
-                  onclick: () => open("attention", { kind: "head", name }),
-                },
-                h("span.share", { style: { width: `${100 * Math.min(1, Math.max(0, weight))}%` } }),
-                h("b", name),
-                h("span.source", nameAt(view, source)),
-                figure(`machine ${name}`, weight, `${fixed(100 * weight, 0)}%`),
-                Math.abs(adds) >= LEAST && h("span.adds", figure(`adds ${name}`, adds, signed(adds))),
-              ),
-            ),
-          ),
-      ),
-      all.length > MOST_HEADS && h("small.muted", `and ${all.length - MOST_HEADS} more heads`),
-    ];
+    const item = ({ head, name, source, weight, adds }) => {
+      const marks = [name === looked && "here", isOff(["head", layer, head]) && "off"].filter(Boolean);
+      const from = nameAt(view, source);
+      const attributes = {
+        "aria-label": `Head ${name}: ${percent(weight)} from ${from}`,
+        "data-says": headSays(layer, head, from, weight, adds),
+        onclick: () => open("attention", { kind: "head", name }),
+      };
+      const share = h("span.share", { style: { width: `${100 * Math.min(1, Math.max(0, weight))}%` } });
+      const shown = [share, h("b", name), h("span.source", from)];
+      shown.push(figure(`machine ${name}`, weight, `${fixed(100 * weight, 0)}%`));
+      if (Math.abs(adds) >= LEAST) shown.push(h("span.adds", figure(`adds ${name}`, adds, signed(adds))));
+      return h("li", h(["button", ...marks].join("."), attributes, ...shown));
+    };
+    const more = all.length > MOST_HEADS && h("small.muted", `and ${all.length - MOST_HEADS} more heads`);
+    return [h("ol.heads", shownHeads.sort((a, b) => a.head - b.head).map(item)), more];
   }
 
   function headSays(layer, head, source, weight, adds) {
@@ -296,19 +280,12 @@ export function machinePanel(root, view) {
     const { experts } = view.trace;
     if (!experts) return null;
     const shares = experts.row(layer, placeOf(view)).values;
-    return h(
-      "ol.experts",
-      likeliest(shares, MOST_HEADS)
-        .filter((i) => shares[i] > 0)
-        .map((i) =>
-          h(
-            "li",
-            h("span.share", { style: { width: `${100 * shares[i]}%` } }),
-            h("b", `expert ${i}`),
-            figure(`expert ${layer}.${i}`, shares[i], percent(shares[i])),
-          ),
-        ),
-    );
+    const item = (i) => {
+      const share = h("span.share", { style: { width: `${100 * shares[i]}%` } });
+      return h("li", share, h("b", `expert ${i}`), figure(`expert ${layer}.${i}`, shares[i], percent(shares[i])));
+    };
+    const chosen = likeliest(shares, MOST_HEADS).filter((i) => shares[i] > 0);
+    return h("ol.experts", chosen.map(item));
   }
 
   // What the model would say if the text went from here straight to the unembedding.
@@ -331,24 +308,16 @@ export function machinePanel(root, view) {
     const best = likeliest(kept.p, N_NEXT).map((i) => [kept.ids[i], kept.p[i], inTruth(kept.ids[i])]);
     const most = Math.max(...best.flatMap(([, p, q]) => [p, q]));
     const key = (name) => h("span", h(`span.bar.${name}`), name);
+    const number = (name, value, shown) => h("span.numbers", figure(`machine ${name}`, value, shown));
+    const item = ([id, p, q]) => {
+      const bars = [h("span.track", bar("model", p / most)), known && h("span.track", bar("truth", q / most))];
+      const numbers = [number(`p ${id}`, p, percent(p)), known && number(`truth ${id}`, q, q ? percent(q) : "never")];
+      const attributes = { "aria-pressed": id === path?.id, disabled: !path, onclick: () => explain(id) };
+      return h("li", h("button", attributes, h("b", visible(model.texts[id])), h("span.two", bars), numbers));
+    };
     return [
       h("p.key", key("model"), known && key("truth"), !known && truth?.known && "truth: not known here"),
-      h(
-        "ol.guesses",
-        best.map(([id, p, q]) =>
-          h(
-            "li",
-            h(
-              "button",
-              { "aria-pressed": id === path?.id, disabled: !path, onclick: () => explain(id) },
-              h("b", visible(model.texts[id])),
-              h("span.two", h("span.track", bar("model", p / most)), known && h("span.track", bar("truth", q / most))),
-              h("span.numbers", figure(`machine p ${id}`, p, percent(p))),
-              known && h("span.numbers", figure(`machine truth ${id}`, q, q ? percent(q) : "never")),
-            ),
-          ),
-        ),
-      ),
+      h("ol.guesses", best.map(item)),
       path && h("p.small.muted", scoreOf(path), ", the sum of what each part adds at its +."),
     ];
   }

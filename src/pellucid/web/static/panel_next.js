@@ -42,17 +42,9 @@ export function nextPanel(root, view) {
   let acts = []; // asked for, and waiting for the trace of the text that they go on from
   let askedFor = ""; // that text, where it is looked from, and by which checkpoint
   root.classList.add("next");
-  root.append(
-    h("div.expected", written, title, guessing.element, key, bars),
-    h(
-      "div.controls",
-      sliders.map((each) => each.element),
-      h("div.buttons", sample, write, rewind),
-      said,
-      verdict,
-      sums,
-    ),
-  );
+  const moved = sliders.map(({ element }) => element);
+  const controls = h("div.controls", moved, h("div.buttons", sample, write, rewind), said, verdict, sums);
+  root.append(h("div.expected", written, title, guessing.element, key, bars), controls);
   return { draw };
 
   function draw() {
@@ -123,26 +115,20 @@ export function nextPanel(root, view) {
     const drawn = number("model", p.drawn(id), isKept ? percent(p.drawn(id)) : "cut off");
     drawn.dataset.raw = p.raw(id).toPrecision(7);
     const marks = [!isKept && "cut", follows && "follows", id === guessing.guessedId() && "guessed"];
+    const title = follows ? "what the text goes on with" : "";
+    const bars = [
+      h("span.track", bar("raw", p.raw(id)), bar("model", p.drawn(id))),
+      p.base && h("span.track.thin", bar("base", p.base(id))),
+      p.truth && h("span.track", bar("truth", p.truth(id))),
+    ];
+    const base = p.base && number("base", p.base(id), percent(p.base(id)));
+    const truth = p.truth && number("truth", p.truth(id), p.truth(id) ? percent(p.truth(id)) : "never");
     return h(
       ["div.candidate", ...marks.filter(Boolean)].join("."),
       { role: "listitem", "data-id": id },
-      h(
-        "span.mono.name",
-        { title: follows ? "what the text goes on with" : "" },
-        id < 0 ? "⟨unwritable⟩" : visible(view.model.texts[id]),
-      ),
-      h(
-        "span.pair",
-        h("span.track", bar("raw", p.raw(id)), bar("model", p.drawn(id))),
-        p.base && h("span.track.thin", bar("base", p.base(id))),
-        p.truth && h("span.track", bar("truth", p.truth(id))),
-      ),
-      h(
-        "span.numbers",
-        drawn,
-        p.base && number("base", p.base(id), percent(p.base(id))),
-        p.truth && number("truth", p.truth(id), p.truth(id) ? percent(p.truth(id)) : "never"),
-      ),
+      h("span.mono.name", { title }, id < 0 ? "⟨unwritable⟩" : visible(view.model.texts[id])),
+      h("span.pair", bars),
+      h("span.numbers", drawn, base, truth),
     );
   }
 

@@ -139,18 +139,10 @@ export function runPanel(root, view) {
   // What the model of this moment wrote, or else the one shortly before; of earlier ones nothing is known.
   function drawSamples(run, chosen) {
     const moment = view.samples[run.name]?.findLast(({ step }) => !chosen || step <= chosen.step);
-    fill(
-      samples,
-      moment && [
-        h(
-          "h3",
-          "What it wrote after ",
-          figure("sample_step", moment.step, thousands(moment.step)),
-          moment.step === 1 ? " step" : " steps",
-        ),
-        moment.texts.slice(0, 2).map((text) => h("blockquote", run.has_chat ? withBold(text) : text)),
-      ],
-    );
+    if (!moment) return fill(samples);
+    const steps = [figure("sample_step", moment.step, thousands(moment.step)), moment.step === 1 ? " step" : " steps"];
+    const texts = moment.texts.slice(0, 2).map((text) => h("blockquote", run.has_chat ? withBold(text) : text));
+    fill(samples, h("h3", "What it wrote after ", steps), texts);
   }
 }
 

@@ -13,11 +13,8 @@ export function settings(root, view) {
     show();
     return button;
   };
-  const theme = h(
-    "select",
-    { id: "set-theme", onchange: () => set({ theme: theme.value }) },
-    Object.entries(THEMES).map(([value, name]) => h("option", { value }, name)),
-  );
+  const options = Object.entries(THEMES).map(([value, name]) => h("option", { value }, name));
+  const theme = h("select", { id: "set-theme", onchange: () => set({ theme: theme.value }) }, options);
   const showTheme = () => (theme.value = view.store.get().theme);
   view.store.onChange(showTheme);
   showTheme();

@@ -105,12 +105,9 @@ export function tourGuide(root, view) {
   }
 
   function heading(stop) {
-    return h(
-      "header",
-      h("p.muted.small", `${tour.title} · ${here()} of ${tour.stops.length}`),
-      h("button.close", { id: "tour-end", "aria-label": "End the tour", onclick: end }, "×"),
-      h("h2", { tabindex: -1 }, stop.title),
-    );
+    const place = h("p.muted.small", `${tour.title} · ${here()} of ${tour.stops.length}`);
+    const close = h("button.close", { id: "tour-end", "aria-label": "End the tour", onclick: end }, "×");
+    return h("header", place, close, h("h2", { tabindex: -1 }, stop.title));
   }
 
   function asked(stop, given) {
@@ -118,12 +115,10 @@ export function tourGuide(root, view) {
     const number = here();
     const isOpen = given === undefined || !isGraded(stop);
     const mark = (each) => (isOpen ? "" : each === stop.answer ? ".right" : each === given ? ".wrong" : "");
-    const button = (each) =>
-      h(
-        `button.chip${mark(each)}`,
-        { "data-choice": each, disabled: given !== undefined, onclick: () => answer(number, each) },
-        each,
-      );
+    const button = (each) => {
+      const attributes = { "data-choice": each, disabled: given !== undefined, onclick: () => answer(number, each) };
+      return h(`button.chip${mark(each)}`, attributes, each);
+    };
     return [
       h("p.question", ...inline(stop.question)),
       h("div.chips", { role: "group", "aria-label": "Choices" }, stop.choices.map(button)),
@@ -140,11 +135,8 @@ export function tourGuide(root, view) {
   }
 
   function wayBack() {
-    return h(
-      "p.row.small",
-      h("span.muted", "You have changed the page."),
-      h("button.chip", { id: "tour-back", onclick: () => go(here()) }, "Back to this stop"),
-    );
+    const button = h("button.chip", { id: "tour-back", onclick: () => go(here()) }, "Back to this stop");
+    return h("p.row.small", h("span.muted", "You have changed the page."), button);
   }
 
   function buttons(stop, given) {
@@ -153,21 +145,15 @@ export function tourGuide(root, view) {
     const right = tour.stops.filter((each, i) => isGraded(each) && answers[keyOf(i + 1)] === each.answer).length;
     const all = tour.stops.filter(isGraded).length;
     const score = number === last && !isOpen && all > 0;
-    return [
-      score && h("p.score", `You predicted ${right} of ${all}.`),
-      h(
-        "div.buttons",
-        h("button", { id: "tour-previous", disabled: number === 1, onclick: () => go(number - 1) }, "Back"),
-        number < last
-          ? h(
-              isOpen ? "button" : "button.main",
-              { id: "tour-next", onclick: () => go(number + 1) },
-              isOpen ? "Skip" : "Next",
-            )
-          : h("button.main", { id: "tour-done", onclick: end }, "End"),
-        number === last && h("button", { id: "tour-again", onclick: again }, "Once more"),
-      ),
+    const back = { id: "tour-previous", disabled: number === 1, onclick: () => go(number - 1) };
+    const on = { id: "tour-next", onclick: () => go(number + 1) };
+    const ways = [
+      number < last && h(isOpen ? "button" : "button.main", on, isOpen ? "Skip" : "Next"),
+      number === last && h("button.main", { id: "tour-done", onclick: end }, "End"),
+      number === last && h("button", { id: "tour-again", onclick: again }, "Once more"),
     ];
+    const said = score && h("p.score", `You predicted ${right} of ${all}.`);
+    return [said, h("div.buttons", h("button", back, "Back"), ways)];
   }
 
   function again() {

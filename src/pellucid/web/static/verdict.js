@@ -14,13 +14,8 @@ export function drawVerdict(verdict, truth, trace, writes, examples) {
   verdict.classList.toggle("impossible", !truth.is_possible);
   if (!trace.text) return fill(verdict, `An empty page: any ${writes} may begin here.`);
   const sign = h("span.sign", { "aria-hidden": "true" }, truth.is_possible ? "✓" : "✗");
-  fill(
-    verdict,
-    sign,
-    "The language's rules say: ",
-    inWords(truth, trace.text, writes),
-    blankFirst(truth, trace.text, examples),
-  );
+  const said = [inWords(truth, trace.text, writes), blankFirst(truth, trace.text, examples)];
+  fill(verdict, sign, "The language's rules say: ", said);
 }
 
 // In a language of symbols each has a blank before it, which is easily forgotten before the first.
