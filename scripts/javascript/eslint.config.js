@@ -2,9 +2,9 @@
 
 import js from "@eslint/js";
 
-const BROWSER = `AbortController Blob DOMParser DecompressionStream Event EventTarget IntersectionObserver MessageEvent ResizeObserver
-  Response TextDecoder TextEncoder URL URLSearchParams addEventListener atob clearInterval clearTimeout document fetch getComputedStyle
-  history location matchMedia performance cancelAnimationFrame requestAnimationFrame sessionStorage setInterval setTimeout window`;
+const BROWSER = `AbortController Blob DOMParser DOMRect DecompressionStream Event EventTarget IntersectionObserver MessageEvent Node ResizeObserver
+  Response TextDecoder TextEncoder URL URLSearchParams XMLSerializer addEventListener atob clearInterval clearTimeout document fetch getComputedStyle
+  history location matchMedia navigator performance cancelAnimationFrame requestAnimationFrame sessionStorage setInterval setTimeout window`;
 
 export default [
   js.configs.recommended,

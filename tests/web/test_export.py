@@ -5,6 +5,7 @@ import gzip
 import json
 import re
 from contextlib import contextmanager
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -86,6 +87,10 @@ def test_one_part_of_a_file_can_be_embedded(browser, file):
     page.wait_for_selector("#part-attention canvas")
     for hidden in ("header", "nav", "footer", "#part-machine", "#part-next"):
         assert not page.locator(hidden).first.is_visible()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="save picture: 3 Attention").click()
+    says = ElementTree.parse(download.value.path()).getroot()[1].text
+    assert ". page.html?only=attention#" in says  # in which folder is nobody's business
     page.goto(f"{file.as_uri()}?only=nothing")
     page.wait_for_selector("#part-machine .token, #part-text .token")
     assert page.locator("#part-next").is_visible()

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlencode
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -34,6 +35,7 @@ CHANGE_OF_ADDRESS = """said => new Promise((heard, gaveUp) => {
 })"""
 PAUSE = 900  # milliseconds at each part of a pass
 CONTROLS = "button, select, textarea, input, summary, [role=slider]"
+SVG = "{http://www.w3.org/2000/svg}"
 CANDIDATES, OF_THE_MODEL = "#part-next .candidate", "#part-next [data-name=model]"
 
 
@@ -735,6 +737,77 @@ def test_an_address_is_the_view_and_the_view_its_address(page, run, browser, add
     expect(page.locator("#part-text .token")).to_have_count(len(run.trace(text).ids))
     show(page, text=text, checkpoint="fables@2")
     expect(page.locator("#problem")).to_be_hidden()
+
+
+def picture_of(page: Page, part: str) -> ElementTree.Element:
+    """The file that a part of the page is saved as, which needs no other."""
+    with page.expect_download() as download:
+        page.locator(f"#part-{part} .lead button", has_text="save picture").press("Enter")
+    source = download.value.path().read_text("utf-8")
+    assert not re.search(r"(href|src|class|on\w+)=|url\(|var\(|@import|foreignObject", source)
+    return ElementTree.fromstring(source)
+
+
+def said_in(picture: ElementTree.Element, tag: str) -> list[str]:
+    return ["".join(each.itertext()) for each in picture.iter(SVG + tag)]
+
+
+def test_every_part_is_taken_away_as_a_link_or_as_a_picture_with_its_numbers(page, run, text, fables_run):
+    text += ' "a<b & c>d'
+    show(page, text=text, head="0.1", theme="dark", checkpoint="fables@2")
+    traced = load(fables_run, 2).trace(text)
+
+    bars = picture_of(page, "next")
+    shown = page.locator("#part-next .candidate .numbers > *").all_inner_texts()
+    assert len(shown) > 5
+    assert [each for each in said_in(bars, "text") if each in shown] == shown
+    numbers = [float(each) for each in re.findall(r"name model, value (\S+),", "\n".join(said_in(bars, "desc")))]
+    close(torch.tensor(numbers), values(page, OF_THE_MODEL))
+    assert said_in(bars, "title") == ["5 The next token: fables, step 2"]
+    assert said_in(bars, "desc")[0].startswith(f"After “{text}”. {page.url.partition('#')[0]}#")
+    assert bars[-1][0].get("fill") == "rgb(251,250,247)"  # the paper of the light palette
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+    maps = [each.split("\n")[1:] for each in said_in(picture_of(page, "attention"), "desc") if each[0] == "\n"]
+    *heads, large, _ = maps  # and the bar of colours
+    assert len(heads) == 4
+    close(torch.tensor([[float(weight) for weight in row.split()] for row in large]), traced.attention[0, 1])
+
+    curve = next(each for each in said_in(picture_of(page, "run"), "desc") if each.startswith("held out: "))
+    rows = [json.loads(row) for row in (fables_run / "metrics.jsonl").read_text().splitlines()]
+    excess = [row["val_loss"] - row["val_floor"] for row in rows if "val_loss" in row]
+    close(
+        torch.tensor([float(value) for value in re.findall(r",(\S+)", curve.partition(";")[0])]), torch.tensor(excess)
+    )
+
+    for part in ("machine", "text", "lens", "inside", "knock", "compare"):
+        *_, caption = texts = list(picture_of(page, part).iter(f"{SVG}text"))
+        assert float(caption.get("y")) == max(float(each.get("y")) for each in texts)  # below all that is seen
+    show(page, text=text, guess=True)
+    assert "kl" not in "".join(said_in(picture_of(page, "next"), "desc")[1:])  # nor what else is hidden
+    show(page, text="\x01 \ud83e")  # XML has no name for these
+    assert "\ufffd" in said_in(picture_of(page, "text"), "desc")[0]
+
+    show(page, text=text, head="0.1", checkpoint="fables@2", at=3)
+    before = page.evaluate("microscope.store.get()")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    copy = page.locator("#part-attention .lead button", has_text="copy link")
+    copy.press("Enter")
+    expect(page.locator("#part-attention .lead [aria-live]")).to_have_text("copied")
+    link = page.evaluate("navigator.clipboard.readText()")
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(); }")
+    copy.press("Enter")
+    field = page.get_by_label("Link to this view")
+    expect(field).to_be_focused()
+    expect(field).to_have_value(link)
+    assert serious_violations(page, "#part-attention") == []
+
+    page.goto("about:blank")
+    page.goto(link)
+    complete(page)
+    expect(page.locator("#part-attention h2")).to_be_in_viewport()
+    assert settled(page).evaluate("microscope.store.get()") == before
+    page.wait_for_function("() => !location.hash.includes('part=')")
 
 
 def test_a_broken_link_opens_all_parts_and_says_what_it_left_out(browser, address, text):

@@ -46,6 +46,7 @@ export function paint(canvas, rows, columns, values, colourOf) {
   const pixels = new Uint32Array(image.data.buffer);
   for (let i = 0; i < pixels.length; i++) pixels[i] = colourOf(values[i]);
   context.putImageData(image, 0, 0);
+  canvas.numbers = values; // for a picture of it (picture.js)
 }
 
 // The row and column of such a picture that the pointer is on.

@@ -56,6 +56,7 @@ export function drawCurve(chart, { held, training, level, unit, isEven, checkpoi
     checkpoints.map(({ step }) => step).map(dot("circle.kept", 4.5)),
     chosen && svg("line.here", { ...frame, x1: x(chosen.step), x2: x(chosen.step) }),
     chosen && dot("circle.here", 8)(chosen.step),
+    svg("desc", `held out: ${held.join(" ")}; in training: ${training.join(" ")}; level: ${level}`),
   );
   return places;
 }

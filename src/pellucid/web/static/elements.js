@@ -15,7 +15,7 @@ export function svg(name, ...rest) {
 
 function filled(element, classes, [first, ...others]) {
   const hasAttributes = first?.constructor === Object;
-  element.classList.add(...classes);
+  if (classes.length) element.classList.add(...classes);
   for (const [name, value] of Object.entries(hasAttributes ? first : {})) {
     if (value === undefined || value === null || (value === false && !name.startsWith("aria-"))) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);

@@ -67,13 +67,10 @@ export function workInWords(table, select) {
       const part = who.join(".");
       const without = table.knocked_out.find((row) => partOfPlace(row.places[0]) === part);
       const { mean, half_width } = without.nats_per_fable[skill];
-      return h(
-        "p",
-        h("b", `Head ${part} does ${skill}. `),
-        `${percent(looks[part][skill].mean)} of its attention is on the words that decide `,
-        `(${percent(evenly[skill])} if it were spread evenly), and without it the loss on ${skill} rises by ${fixed(mean)} ± ${fixed(half_width)} nats per text. `,
-        h("button.chip", { onclick: () => select(part) }, "see where it looks"),
-      );
+      const looked = `${percent(looks[part][skill].mean)} of its attention is on the words that decide (${percent(evenly[skill])} if it were spread evenly)`;
+      const lost = `, and without it the loss on ${skill} rises by ${fixed(mean)} ± ${fixed(half_width)} nats per text. `;
+      const see = h("button.chip", { onclick: () => select(part) }, "see where it looks");
+      return h("p", h("b", `Head ${part} does ${skill}. `), looked, lost, see);
     }),
     none.length ? h("p.muted", `No single head does ${none.join(" or ")}.`) : null,
   ];

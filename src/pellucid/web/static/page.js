@@ -4,6 +4,7 @@
 // and the panels draw; each draws only if what it shows has changed.
 
 import { forgetColours } from "./colours.js";
+import { linkCopies } from "./copy.js";
 import { goTo, h } from "./elements.js";
 import { linkEquations } from "./equations.js";
 import { linkTerms } from "./glossary.js";
@@ -62,6 +63,10 @@ export async function showPage(source) {
     if (view.isTyping) rested();
     guide.draw();
     showStatus(view);
+    const wanted = view.trace && sections[view.state.part];
+    if (!wanted) return;
+    store.set({ part: "" });
+    goTo(wanted);
   };
   window.microscope = view; // for whoever opens the console
 
@@ -88,6 +93,7 @@ export async function showPage(source) {
   linkEquations();
   linkTerms();
   linkParts(sections);
+  linkCopies(sections, view);
   keys(view);
 
   // When the page opens; and when the server is back: what was asked in vain is asked again.

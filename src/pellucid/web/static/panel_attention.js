@@ -9,7 +9,8 @@ import { sum } from "./tensor.js";
 import { nameAt } from "./tokens.js";
 
 const MOST_SOURCES = 6;
-const SCALE = [0, 0.1, 0.5, 1]; // shares that are named on the bar of colours, which grow with the root (colours.js)
+const SHARES = Float32Array.from({ length: 256 }, (_, i) => (i / 255) ** 2); // a bar of colours, by their root
+const SCALE = [0, 0.1, 0.5, 1]; // those that are named
 const [SMALLEST, LARGEST] = [0.62, 0.76]; // names beside the map, in letters' heights (rem)
 
 const DECIDES = ": what decides the next token, by the rules of the language. This head's share from there: ";
@@ -26,6 +27,7 @@ export function attentionPanel(root, view) {
   const names = (axis) => h("div", { class: `names ${axis}`, "aria-hidden": "true" });
   const [rowNames, columnNames] = [names("rows"), names("columns")];
   const box = h("div.map-box", h("span.corner", "looks ↓ at →"), columnNames, rowNames, h("div.map-frame", map, cross));
+  const scale = h("canvas");
   let room = 24; // rem, from the first row of the map to the last
   const why = h("p.muted.small");
   const [least, most] = [figure("least_sum", null), figure("most_sum", null)];
@@ -36,7 +38,7 @@ export function attentionPanel(root, view) {
   const onDeciding = figure("on_deciding", null);
   const decided = h("p.muted.small.decided", { hidden: true }, h("span.decides", "outlined"), DECIDES, onDeciding);
   root.classList.add("attention");
-  const key = h("div.scale", { "aria-hidden": "true" }, SCALE.map(shareOnBar));
+  const key = h("div.scale", { "aria-hidden": "true" }, scale, SCALE.map(shareOnBar));
   const ends = [least, " and ", most];
   const sums = h("p.muted.small", "The sums of the rows lie between ", ends, "; those of a softmax are 1.");
   const ofRow = [h("p.muted.small", "weights of this row sum to ", rowSum), h("h3", "The text as this token sees it")];
@@ -99,6 +101,7 @@ export function attentionPanel(root, view) {
     const T = trace.ids.length;
     const weights = trace.attention.row(layer, head).values;
     paint(map, T, T, weights, shareColour);
+    paint(scale, 1, SHARES.length, SHARES, shareColour);
     const sums_T = Float32Array.from({ length: T }, (_, t) => sum(weights.subarray(t * T, (t + 1) * T)));
     const [smallest, largest] = [Math.min(...sums_T), Math.max(...sums_T)];
     setFigure(least, smallest, fixed(smallest, 3));

@@ -89,9 +89,11 @@ export function machinePanel(root, view) {
     if (passing || !changed(memory, ...shows)) return;
     const path = pathToScore();
     const parts = shown(partsOf(model)).map((part) => drawPart(part, path));
-    diagram.classList.toggle("has-stream", model.config.type === "decoder");
+    const isDecoder = model.config.type === "decoder";
+    diagram.classList.toggle("has-stream", isDecoder);
     fill(outcome, parts.pop());
-    fill(diagram, parts);
+    const stages = isDecoder ? parts : parts.map((part, i) => [arrowTo(i), part]);
+    fill(diagram, isDecoder && h("i.stream"), stages);
   }
 
   function questionHere() {
@@ -167,7 +169,7 @@ export function machinePanel(root, view) {
     const { kind, title, size, weights, door, says, layer, points = [part.point], parts } = part;
     const isInside = layer !== undefined && path; // between the two ends of the stream
     const added = path && points[0] !== undefined ? points.reduce((sum, point) => sum + path.part(point), 0) : null;
-    const sum = [h("i.reads"), h("i.writes"), h("b.plus", "+")];
+    const sum = [h("i.reads", { "aria-hidden": true }, h("b", "▲")), h("i.writes"), h("b.plus", "+")];
     const number = added !== null && figure(`adds ${part.point ?? "between"}`, added, signed(added));
     if (kind === "between") return h("div.is-between.station", title, path && sum, number);
     if (parts) {
@@ -263,7 +265,7 @@ export function machinePanel(root, view) {
   // A recurrent layer reads token after token; only its state passes from one to the next.
   function unrolled() {
     const here = placeOf(view);
-    const step = (place) => h("li", h("i", "h"), h("span", nameAt(view, place)));
+    const step = (place, i) => h("li", arrowTo(i), h("i", "h"), h("span", nameAt(view, place)));
     return h("ol.unrolled", [here - 2, here - 1, here].filter((place) => place >= 0).map(step));
   }
 
@@ -364,6 +366,8 @@ export function machinePanel(root, view) {
     draw(); // what has arrived meanwhile
   }
 }
+
+const arrowTo = (i) => i > 0 && h("b.arrow", { "aria-hidden": "true" }, "→");
 
 // What is added, with its sign.
 function signed(value) {

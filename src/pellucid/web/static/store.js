@@ -20,6 +20,7 @@ export const DEFAULTS = {
   inside: false,
   tour: "", // the name of the one that is played
   stop: 1, // of the tour
+  part: "", // of the page, to which a copied link leads; there, the address forgets it
   large: false,
   theme: "auto",
 };
@@ -39,6 +40,7 @@ const HAS_MEANING = {
   top_k: from(0),
   top_p: (value) => value > 0 && value <= 1,
   stop: from(1),
+  part: form("machine|run|text|attention|lens|next|inside|knock|compare"),
   theme: form("auto|light|dark"),
 };
 
@@ -94,6 +96,7 @@ export function makeStore() {
   return {
     get: () => state,
     dropped: () => dropped,
+    linkTo: (part) => new URL(toAddress({ ...state, part }), location.href).href,
     set: (changes) => change(changes),
     goTo: (changes) => change(changes, true),
     onChange: (listener) => listeners.push(listener),
