@@ -49,17 +49,17 @@ def test_only_weights_that_sum_to_one_are_shown():
 
 def test_the_table_of_heads_tells_a_head_that_looks_at_the_token_before():
     heads = {"0.0": PREVIOUS_TOKEN, "0.1": np.tril(np.full((5, 5), 0.2, dtype=np.float32))}
-    row = attention_table(AttentionMaps(list("abcde"), heads))[2]
+    row = attention_table(AttentionMaps(list("abcde"), heads)).splitlines()[2]
     assert row.split() == ["0.0", "0.0%", "100.0%", "0.0%", "0.0%", "d", "−1", "100%"]
 
 
 def test_a_text_of_two_tokens_has_no_averages():
     heads = {f"0.{head}": np.tril(np.full((2, 2), 0.5, dtype=np.float32)) for head in (0, 1)}
-    assert attention_table(AttentionMaps(["a", "b"], heads))[2].split()[:5] == ["0.0", "—", "—", "—", "—"]
+    assert attention_table(AttentionMaps(["a", "b"], heads)).splitlines()[2].split()[:5] == ["0.0", "—", "—", "—", "—"]
 
 
 def test_a_map_has_a_row_for_each_token_and_a_column_for_each_it_may_look_at():
-    lines = attention_table(AttentionMaps(["one", "b", "c", "d", "e"], {"0.0": PREVIOUS_TOKEN}))
+    lines = attention_table(AttentionMaps(["one", "b", "c", "d", "e"], {"0.0": PREVIOUS_TOKEN})).splitlines()
     assert [line.split() for line in lines[1:4]] == [["o"], ["n"], list("ebcde")]
     assert [line.split() for line in lines[4:9]] == [
         ["one", "██"],
@@ -72,7 +72,9 @@ def test_a_map_has_a_row_for_each_token_and_a_column_for_each_it_may_look_at():
 
 def test_a_map_of_a_long_text_shows_its_end_and_fits_a_terminal():
     n = MAP_WIDTH + 30
-    lines = attention_table(AttentionMaps([str(t) for t in range(n)], {"0.0": np.eye(n, dtype=np.float32)}))
+    lines = attention_table(
+        AttentionMaps([str(t) for t in range(n)], {"0.0": np.eye(n, dtype=np.float32)})
+    ).splitlines()
     assert all(len(line) <= 100 for line in lines[1:])
     assert lines[-1] == f"(the last {MAP_WIDTH} tokens)"
     assert lines[-3].split()[0] == str(n - 1)

@@ -65,7 +65,9 @@ def test_a_character_vocabulary_has_no_merges():
     assert "0 merges" in pieces.table(tokenizer, "fox")
 
 
-def test_many_merges_are_wrapped_and_none_is_cut_apart():
+def test_many_merges_are_wrapped_and_none_is_cut_apart(monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
     tokenizer = train_byte_pairs(["abcdefghijklmnopqrstuvwxyz" * 3], vocab_size=400, special_tokens=[END])
     lines = pieces.table(tokenizer, "abcdefghijklmnopqrstuvwxyz").splitlines()
     assert len(lines) > 5

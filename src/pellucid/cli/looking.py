@@ -1,7 +1,6 @@
 """Commands that look into a trained model: evaluate, contest, explain, heads, tokenize, verify."""
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,6 +64,7 @@ def contest(
     """Score a run on documents that nobody has seen. Excess over the exact floor, and what training took."""
     with heavy_imports():
         from pellucid.runs.contest import contest_runs
+        from pellucid.tables import folded
 
     runs = [run] if against is None else [run, against]
     score, *others = contest_runs(runs, checkpoint, n=fresh, seed=seed)
@@ -72,7 +72,8 @@ def contest(
     if as_json:
         print_result({**score.to_json(), "outcome": outcome})
     else:
-        print_result("\n\n".join([*(each.table() for each in (score, *others)), *([outcome] if outcome else [])]))
+        tables = [each.table() for each in (score, *others)]
+        print_result("\n\n".join([*tables, *map(folded, [outcome] if outcome else [])]))
 
 
 def explain(
@@ -106,8 +107,7 @@ def explain(
     if as_json:
         print_result({"run": trained.config.name, "step": trained.step, **explanation.to_json()})
     elif html is None:
-        colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        print_result(explanation.table(colored=colored))
+        print_result(explanation.table())
 
 
 def heads(
@@ -172,6 +172,7 @@ def verify(run: Run) -> None:
             use_snapshot,
         )
         from pellucid.checkpoint.step_directory import USE_ANOTHER
+        from pellucid.tables import table
         from pellucid.trained import verify as verify_checkpoint
 
     directories = step_directories(run) or [find_step_directory(run, "latest")]
@@ -180,10 +181,10 @@ def verify(run: Run) -> None:
         try:
             state = verify_checkpoint(directory)
             newest = state if directory.parent == run else newest
-            print(f"{directory}: intact", flush=True)
+            print(table((), [(f"{directory}: intact",)]), flush=True)
             intact.append(directory)
         except CheckpointError as error:
-            print(f"{directory}: {error.what}", flush=True)
+            print(table((), [(f"{directory}: {error.what}",)], {0: "bold"}), flush=True)
             fixes.append(error.fix)
     if intact == directories:
         if newest is not None:

@@ -87,8 +87,7 @@ class Evaluation:
     @property
     def excess_nats_per_token(self) -> float | None:
         """The reducible loss: what is left to learn (equation 18)."""
-        floor = self.floor_nats_per_token
-        return None if floor is None else self.loss_nats_per_token - floor
+        return None if self.floor_nats is None else self.loss_nats_per_token - self.floor_nats / self.n_tokens
 
     @property
     def excess_fraction(self) -> float | None:

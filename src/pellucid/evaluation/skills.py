@@ -68,20 +68,19 @@ class SkillTable:
 
         loss, floor = (sum(getattr(each, of) for each in self.scores.values()) for of in ("loss_nats", "floor_nats"))
         scores = {**dict(self.by_excess), "all": SkillScore(self.n_tokens, loss, floor, None)}
-        figures = {skill: list(self._figures(score).values()) for skill, score in scores.items()}
-        cells = [
-            (
-                skill,
-                f"{share:.1%}",
-                *map("{:.3f}".format, nats),
-                f"{excess:.5f}",
-                "" if right is None else f"{right:.2%}",
-            )
-            for skill, (share, _, _, excess, *nats, right) in figures.items()
-        ]
         return table(
             ("skill", "share of tokens", "loss", "floor", "excess", "excess per token", "right where certain"),
-            cells,
+            (
+                (
+                    skill,
+                    f"{share:.1%}",
+                    *map("{:.3f}".format, nats),
+                    f"{excess:.5f}",
+                    "" if right is None else f"{right:.2%}",
+                )
+                for skill, score in scores.items()
+                for share, _, _, excess, *nats, right in [self._figures(score).values()]
+            ),
             {[*scores].index(self.hardest): "bold"},
             above=["in nats per document:"],
             below=[f"hardest: {self.hardest}, by its excess at a token that takes it"],

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.cells import cell_len, set_cell_size
 from torch import Tensor
 
 from pellucid.errors import ConfigError, Option
+from pellucid.tables import columns, folded, table
 from pellucid.tokenizer.pieces import visible
 
 ATTENTION = Option("--attention", "attention")
@@ -57,22 +59,21 @@ def attention_maps(texts: Sequence[str], attention_LHTS: Tensor, which: str = "a
     return AttentionMaps(list(map(visible, texts)), maps)
 
 
-def attention_table(maps: AttentionMaps) -> list[str]:
-    """Lines for a terminal: the map of a single head, or one row per head."""
+def attention_table(maps: AttentionMaps) -> str:
+    """The map of a single head, or one row per head."""
     if len(maps.weights) == 1:
         [(head, weights_TS)] = maps.weights.items()
         where = head.replace(".", ", head ")
         title = f"attention of layer {where}: what share of each token (left) comes from each (top)"
-        return [title, *_map(maps.texts, weights_TS)]
-    lines = [
-        "attention: where each head looks, on average over all tokens but the first two",
-        "head    itself  previous     first    others   the last token looks at",
-    ]
+        return "\n".join([folded(title), *_map(maps.texts, weights_TS)])
+    rows = []
     for head, weights_TS in maps.weights.items():
-        means = "".join(f"{'—' if share is None else f'{share:.1%}':>10}" for share in _shares(weights_TS))
+        means = ["—" if share is None else f"{share:.1%}" for share in _shares(weights_TS)]
         last = largest(maps.texts, weights_TS[-1], len(weights_TS) - 1, n=2)
-        lines.append(f"{head:<4}{means}   {', '.join(f'{key} {weight:.0%}' for key, weight in last)}")
-    return [*lines, "a map of one head: --attention LAYER.HEAD"]
+        rows.append((head, *means, ", ".join(f"{key} {weight:.0%}" for key, weight in last)))
+    title = "attention: where each head looks, on average over all tokens but the first two"
+    heading = ("head", "itself", "previous", "first", "others", "the last token looks at")
+    return table(heading, rows, above=[title], below=["a map of one head: --attention LAYER.HEAD"], words=[5])
 
 
 def _shares(weights_TS: Weights) -> list[float | None]:
@@ -92,18 +93,21 @@ def largest(texts: Sequence[str], row_S: Weights, t: int, n: int) -> list[tuple[
 
 def _map(texts: Sequence[str], weights_TS: Weights) -> list[str]:
     """Lines of one head's map, with two columns per key if there is room, so that squares look square."""
-    start = max(0, len(texts) - MAP_WIDTH)
+    room = min(MAP_WIDTH, columns() - LABEL_WIDTH)
+    start = max(0, len(texts) - room)
     texts, weights_TS = texts[start:], weights_TS[start:, start:]
-    width = 2 if 2 * len(texts) <= MAP_WIDTH else 1
+    width = 2 if 2 * len(texts) <= room else 1
     labels = [text[:HEADER_HEIGHT].rjust(HEADER_HEIGHT) for text in texts]
-    header = ["".join(f"{label[i]:<{width}}" for label in labels) for i in range(HEADER_HEIGHT)]
+    header = ["".join(set_cell_size(label[i], width) for label in labels) for i in range(HEADER_HEIGHT)]
     lines = [f"{'':<{LABEL_WIDTH}}{line}".rstrip() for line in header if line.strip()]
     for t, row_S in enumerate(weights_TS):
         shades = (SHADES[np.searchsorted(SHADE_EDGES, weight, side="right")] for weight in row_S[: t + 1])
-        lines.append(f"{shortened(texts[t]):<{LABEL_WIDTH}}{''.join(shade * width for shade in shades)}")
+        label = set_cell_size(shortened(texts[t]), LABEL_WIDTH)
+        lines.append(f"{label}{''.join(shade * width for shade in shades)}")
     edges = "  ".join(f"{shade} from {edge:.0%}" for shade, edge in zip(SHADES[1:], SHADE_EDGES, strict=True))
-    return [*lines, f"{SHADES[0]} less  {edges}", *([f"(the last {len(texts)} tokens)"] if start else [])]
+    return [*lines, folded(f"{SHADES[0]} less  {edges}"), *([f"(the last {len(texts)} tokens)"] if start else [])]
 
 
-def shortened(text: str, width: int = 12) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+def shortened(text: str, width: int = LABEL_WIDTH - 2) -> str:
+    """A text, cut to so many columns of a terminal."""
+    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"

@@ -58,15 +58,14 @@ class Embeddings:
         """A table of the first vectors, and the first numbers of each."""
         n_vectors, width = self.vectors.shape
         pooled = {"mean": "text, the mean over its tokens", "last": "text, that of its last token", None: "token"}
-        lines = [
-            f"layer {self.layer}: {n_vectors:,} vectors of {width} numbers, one for each {pooled[self.pooling]}",
-            "",
+        title = f"layer {self.layer}: {n_vectors:,} vectors of {width} numbers, one for each {pooled[self.pooling]}"
+        rows = [
+            [*(f"{x:.3f}" for x in x_D[:NUMBERS_SHOWN]), "…" if width > NUMBERS_SHOWN else "", beginning(text)]
+            for x_D, text in zip(self.vectors[:ROWS_SHOWN], self.texts, strict=False)
         ]
-        for vector_D, text in zip(self.vectors[:ROWS_SHOWN], self.texts, strict=False):
-            numbers = "".join(f"{number:8.3f}" for number in vector_D[:NUMBERS_SHOWN])
-            lines.append(f"{numbers} {'…' if width > NUMBERS_SHOWN else ''}   {beginning(text)}")
         more = n_vectors - ROWS_SHOWN
-        return "\n".join([*lines, *([f"… and {more:,} more: --json or --output FILE for all"] if more > 0 else [])])
+        shown = table((), rows, above=[title, ""], words=[len(rows[0]) - 1])
+        return f"{shown}\n… and {more:,} more: --json or --output FILE for all" if more > 0 else shown
 
     def save(self, file: Path) -> None:
         """Save as .npz (arrays `vectors`, `texts`, `text_numbers`) or .safetensors (with the texts in its metadata)."""
@@ -197,7 +196,7 @@ def nearest(vector_D: Floats, embeddings: Embeddings, k: int) -> list[Neighbour]
 
 def nearest_table(neighbours: Sequence[Neighbour]) -> str:
     rows = [(f"{each.similarity:.3f}", str(each.number), beginning(each.text)) for each in neighbours]
-    return table(("cosine", "number", "text"), rows)
+    return table(("cosine", "number", "text"), rows, words=[2])
 
 
 def beginning(text: str) -> str:

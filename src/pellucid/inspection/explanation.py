@@ -1,4 +1,4 @@
-"""The explanation of a text: plain data, JSON, and a table with a row per token, of 100 columns or the terminal's.
+"""The explanation of a text: plain data, JSON, and a table with a row per token.
 
 At one place, with p the truth and q the model, both distributions of the next token given all before:
 
@@ -10,25 +10,21 @@ All in nats. Summed over a document, the floor is −log p(document), and the lo
 """
 
 import math
-import textwrap
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Literal
 
 from pellucid.evaluation.skills import SkillTable
-from pellucid.inspection.attention_maps import AttentionMaps, attention_table, shortened
+from pellucid.inspection.attention_maps import AttentionMaps, attention_table
 from pellucid.inspection.formats import after, nats, percent
-from pellucid.tables import columns
+from pellucid.tables import columns, folded, table
 from pellucid.tokenizer.pieces import END, visible
 
 NO_TOKEN = "<|unwritable|>"  # shown for a possible character that the vocabulary lacks
-WIDTH = columns(100)
-NATS_WIDTH, GUESS_WIDTH = (9, 23) if WIDTH > 95 else (8, 18)
-TEXT_WIDTHS = {"token": 16, "skill": 18, "experts": 12} if WIDTH > 95 else {"token": 11, "skill": 9, "experts": 8}
-BAR_WIDTH = min(28, WIDTH - TEXT_WIDTHS["token"] - 2 * NATS_WIDTH - 2)
+WORDS, WIDTH = ("token", "skill", "its guess"), 100
+BAR_WIDTH, BESIDE_A_BAR = 28, 32  # columns
 LEAST_COLOURED_NATS = 0.1
-# Codes of ANSI X3.64 terminals with 256 colours. Even the colour-blind can tell orange from blue.
-ORANGE, BLUE, BOLD, RESET = "\033[38;5;208m", "\033[38;5;33m", "\033[1m", "\033[0m"
+ORANGE, BLUE = "bold color(208)", "bold color(33)"  # even the colour-blind can tell them apart
 
 
 @dataclass(frozen=True)
@@ -159,7 +155,8 @@ class Explanation:
             "model": nats(row.model_nats),
             "excess": nats(row.excess_nats, signed=True),
             "KL": nats(row.forecast.kl_nats),
-            "the model's guess": "" if row.is_hit else f"{percent(guess.model)} {visible(guess.text)}",
+            "": "" if row.is_hit else percent(guess.model),
+            "its guess": "" if row.is_hit else visible(guess.text),
         }
         unknown = [
             *([] if self.skills else ["skill"]),
@@ -186,55 +183,37 @@ class Explanation:
             "notes": self.notes,
         }
 
-    def table(self, *, colored: bool = False) -> str:
-        """The explanation as text. Coloured: orange for an excess of 0.1 nats or more, blue for −0.1 or less."""
-        title = f"{self.model}, reads {self.source}"
-        parts = [
-            f"{BOLD}{title}{RESET}" if colored else title,
-            *(textwrap.fill(f"note: {note}", WIDTH, subsequent_indent="      ") for note in self.notes),
-        ]
+    def table(self) -> str:
+        """The explanation as text. In a terminal: orange from 0.1 nats of excess, blue from −0.1 down."""
+        notes = [folded(f"note: {note}", 6, WIDTH) for note in self.notes]
+        parts = ["\n".join([table((), [(f"{self.model}, reads {self.source}",)], {0: "bold"}), *notes])]
         if self.rows:
-            parts += ["", *_rows(self, colored), "", *(textwrap.fill(line, WIDTH) for line in _sums(self))]
+            rows = list(map(self.cells, self.rows))
+            excess = [math.inf if row.truth == 0 else row.excess_nats or 0 for row in self.rows]
+            styles = {i: ORANGE if x > 0 else BLUE for i, x in enumerate(excess) if abs(x) >= LEAST_COLOURED_NATS}
+            words, cells = [i for i, name in enumerate(rows[0]) if name in WORDS], [list(row.values()) for row in rows]
+            parts += [table([*rows[0]], cells, styles, above=["nats of each token"], words=words, is_cut=True)]
+            parts += ["\n".join(folded(line, most=WIDTH) for line in _sums(self))]
         if not self.is_whole:
-            title, *lines = _next(self)
-            parts += ["", f"{BOLD}{title}{RESET}" if colored else title, *lines]
+            parts += [_next(self)]
         if self.attention:
-            parts += ["", *attention_table(self.attention)]
-        return "\n".join(parts)
+            parts += [attention_table(self.attention)]
+        return "\n\n".join(parts)
 
     def _repr_html_(self) -> str:
         """In a notebook: the table that `pellucid explain` prints."""
         return f"<pre>{escape(self.table())}</pre>"
 
 
-def _rows(explanation: Explanation, colored: bool) -> list[str]:
-    names = explanation.cells(explanation.rows[0]).keys()
-    start = sum(width for name, width in TEXT_WIDTHS.items() if name in names)
-    lines = [f"{'':<{start}}   nats of this token", _line({name: name for name in names})]
-    for row in explanation.rows:
-        line, excess = _line(explanation.cells(row)), row.excess_nats or 0.0
-        is_coloured = colored and abs(excess) >= LEAST_COLOURED_NATS
-        lines.append(f"{ORANGE if excess > 0 else BLUE}{line}{RESET}" if is_coloured else line)
-    return lines
-
-
-def _line(cells: dict[str, str]) -> str:
-    *columns, (_, guess) = cells.items()
-    texts = "".join(
-        _cell(cell, TEXT_WIDTHS[name]) if name in TEXT_WIDTHS else f"{cell:>{NATS_WIDTH}}" for name, cell in columns
-    )
-    return f"{texts}  {shortened(guess, min(GUESS_WIDTH, WIDTH - len(texts) - 2))}".rstrip()
-
-
-def _cell(text: str, width: int) -> str:
-    return f"{shortened(text, width - 1):<{width}}"
-
-
 def _sums(explanation: Explanation) -> list[str]:
     n_tokens, loss = len(explanation.counted), explanation.loss_nats
     if not n_tokens:
         return ["no token of this text has a truth, so there is no floor to compare its loss with"]
-    what = f"{n_tokens} tokens" if n_tokens == len(explanation.rows) else f"the {n_tokens} tokens that have a truth"
+    what = (
+        f"{n_tokens} token{'' if n_tokens == 1 else 's'}"
+        if n_tokens == len(explanation.rows)
+        else f"the {n_tokens} tokens that have a truth"
+    )
     if not explanation.has_truth:
         return [f"{what}: loss {nats(loss)} nats, {nats(loss / n_tokens, 4)} a token"]
     sums = f"loss {nats(loss)} nats = floor {nats(explanation.floor_nats)} + excess {nats(explanation.excess_nats)}"
@@ -246,29 +225,27 @@ def _sums(explanation: Explanation) -> list[str]:
     return [f"{what}: {sums}", f"hardest skill: {hardest}, {lacks}"]
 
 
-def _next(explanation: Explanation) -> list[str]:
+def _next(explanation: Explanation) -> str:
     forecast, has_truth = explanation.next, explanation.next.kl_nats is not None
-    names = f"{'model':>{NATS_WIDTH}}{'truth' if has_truth else '':>{NATS_WIDTH}}"
-    key = "█ model  ┃ truth" if has_truth else "█ model"
-    lines = [
-        f"the next {explanation.next_unit}, {after(explanation.text)}",
-        f"{_cell('', TEXT_WIDTHS['token'])}{names}  {key}",
-    ]
+    rows = []
     for candidate in forecast.candidates:
-        name = _cell(visible(candidate.text), TEXT_WIDTHS["token"])
         truth = "" if candidate.truth is None else percent(candidate.truth) if candidate.truth else "never"
         bar = _bar(candidate.model / forecast.largest, (candidate.truth or 0.0) / forecast.largest)
-        lines.append(f"{name}{percent(candidate.model):>{NATS_WIDTH}}{truth:>{NATS_WIDTH}}  {bar}".rstrip())
+        rows.append((visible(candidate.text), percent(candidate.model), truth, bar))
+    heading = ("", "model", *(("truth", "█ model  ┃ truth") if has_truth else ("", "█ model")))
+    title = table((), [(f"the next {explanation.next_unit}, {after(explanation.text)}",)], {0: "bold"})
+    lines = [title, table(heading, rows, words=(0, 3), is_cut=True)]
     if forecast.forbidden_probability is not None:
         kl, entropy = nats(forecast.kl_nats), nats(forecast.truth_entropy_nats)
         impossible = percent(forecast.forbidden_probability)
         sums = f"KL(truth ‖ model) {kl} nats; entropy of the truth {entropy} nats; on what cannot come: {impossible}"
-        lines.append(textwrap.fill(sums, WIDTH))
-    return lines
+        lines.append(folded(sums, most=WIDTH))
+    return "\n".join(lines)
 
 
 def _bar(model: float, truth: float) -> str:
     """A bar for the model's probability, and a mark at the truth's; both from 0 to 1."""
-    bar = "█" * round(model * BAR_WIDTH)
-    mark = max(0, round(truth * BAR_WIDTH) - 1)
+    width = max(1, min(BAR_WIDTH, columns() - BESIDE_A_BAR))
+    bar = "█" * round(model * width)
+    mark = max(0, round(truth * width) - 1)
     return f"{bar[:mark]:<{mark}}┃{bar[mark + 1 :]}" if truth else bar

@@ -1,13 +1,9 @@
 """The tokens of a text, and the merges that made each of them (`pellucid tokenize`)."""
 
-import textwrap
-import unicodedata
 from typing import NamedTuple
 
 from pellucid.tokenizer.tokenizer import Tokenizer
 
-WIDTH = 100
-LEAST_MERGES_WIDTH = 30
 END = "<|endoftext|>"  # shown for the end of a document, whatever its control token is called
 MARKS = {" ": "␣", "\n": "⏎", "\t": "⇥"}
 
@@ -64,24 +60,16 @@ def to_json(tokenizer: Tokenizer, text: str) -> dict[str, object]:
 
 def table(tokenizer: Tokenizer, text: str) -> str:
     """A row for each token, then the compression in tokens per word and bytes per token."""
-    from pellucid.tables import columns
+    from pellucid import tables
 
-    pieces = cut(tokenizer, text)
-    rows = [(piece.text, str(piece.id), piece.bytes.hex(" ")) for piece in pieces]
-    widths = [max(map(_columns, column)) for column in zip(("token", "id", "bytes"), *rows, strict=True)]
-    indent = sum(widths) + 6
-
-    def line(token: str, id_: str, bytes_: str, merges: str) -> str:
-        first = f"{token}{' ' * (widths[0] - _columns(token))}  {id_:>{widths[1]}}  {bytes_:<{widths[2]}}  "
-        width = max(columns(WIDTH) - indent, LEAST_MERGES_WIDTH)
-        wrapped = textwrap.wrap(merges, width, break_long_words=False, break_on_hyphens=False)
-        return (first + f"\n{'':<{indent}}".join(wrapped).replace("\xa0", " ")).rstrip()
-
-    lines = [line("token", "id", "bytes", "merges that made it" if tokenizer.merges else "")]
-    for row, piece in zip(rows, pieces, strict=True):
+    pieces, rows = cut(tokenizer, text), []
+    for piece in pieces:
         steps = [f"{left}+{right} → {token} (#{rank})" for rank, left, right, token in piece.merges]
-        lines.append(line(*row, ", ".join(step.replace(" ", "\xa0") for step in steps)))
-    return "\n".join([*lines, "", _summary(tokenizer, text, len(pieces))])
+        merges = ", ".join(step.replace(" ", tables.UNBROKEN) for step in steps)
+        rows.append((piece.text, str(piece.id), piece.bytes.hex(" "), merges))
+    heading = ("token", "id", "bytes", "merges that made it" if tokenizer.merges else "")
+    shown = tables.table(heading, rows, words=(0, 2, 3)) if rows else "  ".join(heading)
+    return f"{shown}\n\n{_summary(tokenizer, text, len(pieces))}"
 
 
 def visible(text: str) -> str:
@@ -90,10 +78,12 @@ def visible(text: str) -> str:
 
 
 def _summary(tokenizer: Tokenizer, text: str, n_tokens: int) -> str:
+    from pellucid.tables import folded
+
     n_words, n_bytes = len(text.split()), len(text.encode())
     ratios = f": {n_tokens / n_words:.2f} tokens per word, {n_bytes / n_tokens:.2f} bytes per token" if n_words else ""
     vocabulary = _counts(token=tokenizer.vocab_size, merge=len(tokenizer.merges))
-    return f"{_counts(token=n_tokens, word=n_words, byte=n_bytes)}{ratios}\nvocabulary: {vocabulary}"
+    return f"{folded(_counts(token=n_tokens, word=n_words, byte=n_bytes) + ratios)}\nvocabulary: {vocabulary}"
 
 
 def _counts(**numbers: int) -> str:
@@ -103,11 +93,6 @@ def _counts(**numbers: int) -> str:
 def _shown(tokenizer: Tokenizer, id_: int) -> str:
     """A token's text made visible; part of a character is shown by its bytes, as \\xf0."""
     return visible(tokenizer.token_bytes(id_).decode("utf-8", "backslashreplace"))
-
-
-def _columns(text: str) -> int:
-    """The width of a text in a terminal's columns: emoji and Chinese characters take two."""
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def token_text(tokenizer: Tokenizer, id_: int) -> str:
