@@ -15,6 +15,30 @@ ROWS = [
 ]
 
 
+TO_PASTE = ("| fables |", "    pellucid train ")  # lines that stay whole
+# A command, the row that it marks, if any, and lines in its output.
+COMMANDS = {
+    "contest demo --fresh 2": "excess",
+    "cost debug": None,
+    "configs": None,
+    "embed demo --text 狐狸和乌鸦狐狸和乌鸦狐狸和乌鸦狐狸和乌鸦 --text 🦊 --layer 1": None,
+    "embed demo --per token --text fox": None,
+    "experiment experiments/sums --dry-run": "no weight decay",
+    "explain demo --fable 1": "␣called",
+    "explain demo --prompt 狐狸 --attention all": "\\xe7",
+    "explain demo --prompt Once_upon_a_狐 --attention 1.2": "␣ ",
+    "heads demo --fables 2": "1.2",
+    "language weather": "entropy",
+    "learn": "0 Guess the next word",
+    "learn 0": None,
+    "nearest demo 狐 --documents 3": None,
+    "probe demo --documents 8": "layer",
+    "tokenize 狐狸狐狸_hedgehogs_hedgehogs": None,
+    "tokenize unbelievable_hedgehogs --run demo": None,
+    "verify demo": None,
+}
+
+
 @pytest.fixture
 def terminal(monkeypatch):
     """A terminal of so many columns; and what is shown there, without its colours."""
@@ -70,3 +94,28 @@ def test_lines_are_as_wide_as_the_terminal_or_as_they_need_to_be(terminal):
     for width, found in ((80, 80), (120, 100)):
         terminal(width, (), ROWS)
         assert columns(100) == found
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_shows_every_number_in_any_terminal_and_the_row_that_matters(
+    command, pellucid, monkeypatch, tmp_path
+):
+    arguments = [word.replace("_", " ") for word in command.split()]
+    monkeypatch.chdir(tmp_path)
+    shown = {"pipe": pellucid(*arguments).stdout}
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    for kind in ("xterm", "dumb"):
+        monkeypatch.setenv("TERM", kind)
+        shown[kind] = pellucid(*arguments).stdout
+        lines = plain(shown[kind]).splitlines()
+        assert max(cell_len(line) for line in lines if not line.startswith(TO_PASTE)) <= 60
+        assert numbers(shown["pipe"]) <= numbers(plain(shown[kind]))
+    marked = [line.removeprefix("▸").strip() for line in shown["dumb"].splitlines() if line.startswith("▸")]
+    assert "\x1b" not in shown["pipe"] + shown["dumb"]
+    assert bool(marked) == (COMMANDS[command] is not None)
+    assert all(line.startswith(COMMANDS[command]) for line in marked[:1])
+
+
+def numbers(text):
+    return set(re.findall(r"(?<![\w.])[+−-]?\d[\d,]*\.\d+(?:e[+-]\d+)?%?", text))

@@ -21,6 +21,7 @@ def language(
     from pellucid.corpora.drawn import Drawn
     from pellucid.languages.grammar.own import OwnGrammar, read_source
     from pellucid.languages.grammar.portrait import portrait
+    from pellucid.tables import folded
 
     drawn = load_run_config(Path("languages/weather")).corpus  # what `train` would take
     assert isinstance(drawn, GrammarConfig)
@@ -32,7 +33,7 @@ def language(
         more = {"n_texts": n_texts, "command": picture.command(str(file)), "too_small": too_small}
         print_result({**picture._asdict(), **more})
         return
-    notes = [f"too small {purpose}: {reason}" for purpose, reason in too_small.items()]
+    notes = [folded(f"too small {purpose}: {reason}") for purpose, reason in too_small.items()]
     if "to train on" not in too_small:
         notes.append(f"to train on it:\n    {picture.command(str(file))}")
     print_result("\n".join([picture.table(str(file)), *notes]))

@@ -47,6 +47,7 @@ def learn(
     from pellucid.course.handout import hand_out
     from pellucid.course.pages import write_notebook
     from pellucid.course.workbook import Workbook
+    from pellucid.tables import folded
 
     lessons = {lesson.number: lesson for lesson in all_lessons()}
     for asked in (number, reset):
@@ -84,7 +85,8 @@ def learn(
     elif open_page:
         _open(lessons[number])
     else:
-        print_result(_report(lessons[number], workbook, exercise, hint))
+        lines = _report(lessons[number], workbook, exercise, hint).splitlines()
+        print_result("\n".join(folded(line, 4 if line.startswith(" ") else 7) for line in lines))
 
 
 def _require_one_wish(
@@ -130,7 +132,7 @@ def _overview(lessons: list[Lesson], workbook: Workbook) -> str:
     page = following and _page(following, workbook)
     end = f"Next: read {page}, and run `pellucid learn {following.number}`." if following else "All is done."
     styles = {lessons.index(following): "bold"} if following else {}
-    return table(("  lesson", "done", "minutes of exercises"), rows, styles, below=["", end])
+    return table(("  lesson", "done", "minutes of exercises"), rows, styles, below=["", end], is_cut=True)
 
 
 def _report(lesson: Lesson, workbook: Workbook, exercise: str | None, hint: bool) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from pellucid.cost.build import RunCost
 from pellucid.cost.machine import Machine
 from pellucid.cost.step_time import duration, model_flops_utilization, step_seconds
-from pellucid.tables import table
+from pellucid.tables import folded, table
 
 
 def cost_report(cost: RunCost, machine: Machine) -> dict[str, Any]:
@@ -61,4 +61,4 @@ def cost_table(cost: RunCost, machine: Machine) -> str:
     tables = [
         table(heading, [(name.replace("_", " "), *cells) for name, *cells in rows]) for heading, rows in blocks.items()
     ]
-    return "\n\n".join(tables) + f"\n({machine.where}, whose speed was measured just now)"
+    return "\n\n".join(tables) + "\n" + folded(f"({machine.where}, whose speed was measured just now)")

@@ -15,7 +15,8 @@ from pellucid.runs.cost_of_run import cost_of_run, vocab_size_of
 from pellucid.runtime.precision import Precision, resolve_precision
 from pellucid.tables import table
 
-HEADER = ["run", "seed", "parameters", "steps", "tokens", "FLOPs", "time", "state"]
+HEADER = ["run", "seed", "parameters", "steps", "tokens", "FLOPs", "time", "state"]  # the time of one seed
+FINISHED = "finished"
 
 
 def threads_of_each(jobs: int) -> int:
@@ -27,13 +28,14 @@ def threads_of_each(jobs: int) -> int:
 
 
 def forecast_table(plan: Plan, folder: Path, jobs: int) -> str:
-    """The plan as a table, a line per run, and how long all of it should take. Nothing is written.
+    """The plan as a table, a line for seeds that are as far, and how long all of it should take.
 
-    Raises ConfigError for a run that this machine cannot make.
+    Nothing is written. Raises ConfigError for a run that this machine cannot make.
     """
     vocab_sizes: dict[str, int] = {}
     machines: dict[Precision, Machine] = {}
-    rows, seconds_left = [], []
+    seeds: dict[tuple[str, ...], list[int]] = {}
+    seconds_left = []
     torch.set_num_threads(threads_of_each(jobs))  # to measure the speed that each run will have
     for run in plan.runs:
         if run.corpus_key not in vocab_sizes:
@@ -47,9 +49,12 @@ def forecast_table(plan: Plan, folder: Path, jobs: int) -> str:
         seconds_left.append(seconds * share_left)
         tokens, flops = cost.steps * cost.tokens_per_step, cost.steps * cost.training_flops_per_step
         counts = [f"{cost.model.parameters.total:,}", f"{cost.steps:,}", f"{tokens:,}", f"{flops:.2e}"]
-        rows.append([run.label, str(run.seed), *counts, duration(seconds), state])
+        seeds.setdefault((run.label, *counts, duration(seconds), state), []).append(run.seed)
     left = duration(total_seconds(seconds_left, jobs))
-    return f"{table(HEADER, rows)}\n{len(rows)} runs, {jobs} at a time: about {left} left, evaluations aside"
+    rows = [[label, ", ".join(map(str, numbers)), *rest] for (label, *rest), numbers in seeds.items()]
+    following = [i for i, (*_, state) in enumerate(rows) if state != FINISHED]
+    end = f"{len(seconds_left)} runs, {jobs} at a time: about {left} left, evaluations aside"
+    return table(HEADER, rows, dict.fromkeys(following[:1], "bold"), below=[end], words=(0, 7))
 
 
 def total_seconds(seconds: Sequence[float], jobs: int) -> float:
@@ -63,7 +68,7 @@ def total_seconds(seconds: Sequence[float], jobs: int) -> float:
 def _state(run: PlannedRun, run_dir: Path) -> tuple[str, float]:
     """The state of a run in words, and the share that is left to do."""
     if read_result(run_dir, run) is not None:
-        return "finished", 0.0
+        return FINISHED, 0.0
     if steps := steps_in(run_dir):
         return f"to resume at step {steps[-1]}", 1 - steps[-1] / run.config.train.steps
     return "to run", 1.0

@@ -63,7 +63,9 @@ class ProbeTable:
             "what is told so far, as a linear probe reads it off the vectors at sentence ends: % right "
             f"({n_train:,} fables to learn from, {self.n_fables - n_train:,} to be scored on)"
         )
-        return table(("", *self.n_classes), rows, above=[title, ""])
+        layers = [i for i, (row, *_) in enumerate(rows) if row.startswith("layer")]
+        best = max(layers, key=lambda i: sum(each.mean for each in self.scores[rows[i][0]].values()))
+        return table(("", *self.n_classes), rows, {best: "bold"}, above=[title, ""])
 
 
 @dataclass(frozen=True)

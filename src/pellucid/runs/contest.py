@@ -94,7 +94,7 @@ class ContestScore:
 
     def table(self) -> str:
         """All figures for a person to read, and the line."""
-        from pellucid.tables import table
+        from pellucid.tables import folded, table
 
         per_token, percent = _plus_minus(self.excess_nats_per_token, 5), _plus_minus(self.excess_percent, 2)
         reason = self.why_it_does_not_count()
@@ -109,7 +109,8 @@ class ContestScore:
             f"{self.training_tokens:,} tokens, {self.training_seconds:,.0f} s",
             "seed": f"{self.seed}: {whose}",
         }
-        return f"{table((), facts.items(), {0: 'bold'})}\n\nThe line for docs/contest.md{verdict}\n{self.line()}"
+        verdict = folded(f"The line for docs/contest.md{verdict}")
+        return f"{table((), facts.items(), {0: 'bold'})}\n\n{verdict}\n{self.line()}"
 
     def against(self, other: ContestScore) -> str:
         """Which of two is better on the same documents, and whether that is settled."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pellucid.languages.grammar.own import OwnGrammar
+from pellucid.tables import table
 
 FEW_TEXTS = 50_000  # so many can all be listed in some seconds
 MOST_LISTED_CHARACTERS = 10_000_000  # of all these texts
@@ -45,19 +46,17 @@ class Portrait(NamedTuple):
         """The figures to read."""
         seen = "of all" if self.is_complete else f"of {self.n_seen:,} drawn"
         words_of_longest = len(self.longest.split())
-        lines = [
-            f"texts         {self.n_texts:,}" if self.n_texts < 10**9 else f"texts         {Decimal(self.n_texts):.1e}",
-            f"entropy       {self.entropy_nats:.4f} nats per text: the floor of the loss",
-            f"most likely   {_shown(*self.likeliest)} ({seen})",
-            f"least likely  {_shown(*self.least_likely)} ({seen})",
-            f"longest       {len(self.longest)} characters, {words_of_longest} words ({seen})",
-            f"words         {self.n_words:,} different ({seen})",
-            "",
-            *(f"    {_shortened(text)!r}" for text in self.samples),
-            "",
-            *(f"{where}:{rule}" for rule in self.unused),
-        ]
-        return "\n".join(lines)
+        facts = {
+            "texts": f"{self.n_texts:,}" if self.n_texts < 10**9 else f"{Decimal(self.n_texts):.1e}",
+            "entropy": f"{self.entropy_nats:.4f} nats per text: the floor of the loss",
+            "most likely": f"{_shown(*self.likeliest)} ({seen})",
+            "least likely": f"{_shown(*self.least_likely)} ({seen})",
+            "longest": f"{len(self.longest)} characters, {words_of_longest} words ({seen})",
+            "words": f"{self.n_words:,} different ({seen})",
+        }
+        samples = [("  ", repr(_shortened(text))) for text in self.samples]
+        unused = [f"{where}:{rule}" for rule in self.unused]
+        return table((), facts.items(), {1: "bold"}, below=["", table((), samples), "", *unused])
 
 
 def portrait(grammar: OwnGrammar, seed: int = 0, n_samples: int = 10) -> Portrait:
