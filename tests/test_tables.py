@@ -83,6 +83,16 @@ def test_the_row_that_matters_is_marked_in_a_terminal_alone(terminal, monkeypatc
     assert [plain(line).split()[0] for line in marked] == ["count"]
 
 
+@pytest.mark.parametrize("width", [36, 60])
+def test_what_is_cut_ends_in_dots_and_has_a_line_with_all_its_numbers(terminal, width):
+    rows = [("物語" * 9, "0.259", "what a story is free to choose"), ("of", "1.500", "物語")]
+    options = {"words": (0, 2), "is_cut": True}
+    _, long, short = plain(terminal(width, ("word", "nats", "what it is"), rows, **options)).splitlines()
+    assert cell_len(long) <= width
+    assert "…" in long
+    assert cell_len(long.partition("0.259")[0]) == cell_len(short.partition("1.500")[0])
+
+
 def test_facts_are_wrapped_beside_their_names(terminal):
     facts = {"floor": "0.5117 nats/token: the best that any model can do", "loss": "0.5140"}
     assert table((), facts.items()).splitlines()[1] == "loss   0.5140"
@@ -102,6 +112,7 @@ def test_a_command_shows_every_number_in_any_terminal_and_the_row_that_matters(
 ):
     arguments = [word.replace("_", " ") for word in command.split()]
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pellucid.experiments.forecast.step_seconds", lambda *_: 0.5)
     shown = {"pipe": pellucid(*arguments).stdout}
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)

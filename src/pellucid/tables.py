@@ -78,6 +78,6 @@ def table(
 
 def _marked(rows: list[Sequence[str]], styles: Mapping[int, str]) -> list[Sequence[str]]:
     """The rows for a terminal that knows no bold: a mark stands before those that matter."""
-    if len(rows) == 1 or not styles:
+    if len(rows) == 1 or min(styles, default=len(rows)) >= len(rows):
         return rows
     return [[f"{'▸' if i in styles else ' '} {first}", *rest] for i, (first, *rest) in enumerate(rows)]

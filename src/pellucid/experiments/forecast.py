@@ -15,7 +15,7 @@ from pellucid.runs.cost_of_run import cost_of_run, vocab_size_of
 from pellucid.runtime.precision import Precision, resolve_precision
 from pellucid.tables import table
 
-HEADER = ["run", "seed", "parameters", "steps", "tokens", "FLOPs", "time", "state"]  # the time of one seed
+HEADER = ["run", "seeds", "parameters", "steps", "tokens", "FLOPs", "time each", "state"]
 FINISHED = "finished"
 
 
