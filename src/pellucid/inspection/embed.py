@@ -64,7 +64,7 @@ class Embeddings:
             for x_D, text in zip(self.vectors[:ROWS_SHOWN], self.texts, strict=False)
         ]
         more = n_vectors - ROWS_SHOWN
-        shown = table((), rows, above=[title, ""], words=[len(rows[0]) - 1])
+        shown = table((), rows, above=[title, ""], words=[len(rows[0]) - 1], is_cut=True)
         return f"{shown}\n… and {more:,} more: --json or --output FILE for all" if more > 0 else shown
 
     def save(self, file: Path) -> None:
