@@ -463,9 +463,11 @@ def test_tokens_are_added_and_taken_back_and_the_page_says_why_none_can_be(page,
     page.evaluate("microscope.model.stop_ids = [...microscope.model.texts.keys()]")
     page.click("#add-token")
     expect(refused).to_have_text("The model ends the text here.")
+    expect(page.locator(".said")).to_have_text("The model ends the text here.")
     page.evaluate("microscope.model.stop_ids = [microscope.model.end_of_text]")
     page.fill("#machine-text", "Once")
     expect(refused).to_be_hidden()
+    expect(page.locator(".said")).to_be_empty()
 
     # A full context, from an earlier token on
     page, said = show(page, text=text * 20), ""

@@ -41,7 +41,7 @@ export function examplesOf(view) {
       if (view.state.text === before) use(text); // nobody has typed meanwhile
     } catch ({ message }) {
       number = 0; // all have been shown: the next one is the first again
-      view.refused = { why: message, text: before };
+      view.said = { why: message, text: before };
       view.draw();
     }
   }

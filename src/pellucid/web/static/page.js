@@ -136,7 +136,7 @@ function makeView(source) {
     opensOn: {}, // by run, the head that is shown until one is chosen
     look: {}, // another object whenever colours or sizes may have changed
     notFound: "", // what an address asked for in vain
-    refused: null, // {why, text}: why no token was added to that text
+    said: null, // {text, why}: the text that part 5 made last, or why no token was added to it
     isWriting: false, // whether part 5 adds token after token
     typedAt: 0, // when the last letter was typed, until its trace is asked for
     isTyping: false, // whether the trace is of a letter that was typed just now

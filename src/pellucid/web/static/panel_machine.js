@@ -131,7 +131,7 @@ export function machinePanel(root, view) {
   // Goes on with the text or, where it is at its end, begins another one, or answers once more.
   function writeStory() {
     const { text } = view.state;
-    if (view.refused?.text === text) view.store.goTo({ text: hasBubbles() ? asked(text) : "", at: -1 });
+    if (view.said?.text === text && view.said.why) view.store.goTo({ text: hasBubbles() ? asked(text) : "", at: -1 });
     press("write")();
   }
 
@@ -148,8 +148,8 @@ export function machinePanel(root, view) {
 
   // Why no token was added, or why what is typed changes nothing.
   function whyNoMore() {
-    const { refused: last, state, trace, model } = view;
-    if (last?.text === state.text) return last.why;
+    const { said: last, state, trace, model } = view;
+    if (last?.why && last.text === state.text) return last.why;
     if (state.text?.length >= MOST_CHARACTERS - 1)
       return `The page sends ${thousands(MOST_CHARACTERS)} characters at most.`;
     return isUpToDate(view) && trace.is_cut ? `${mostRead(model)} ${AS_FAR}` : null;
@@ -297,7 +297,8 @@ export function machinePanel(root, view) {
     if (point === undefined || state.guess || point >= trace.points.length) return null;
     const p = trace.lens.probabilities.at(point, here);
     const token = visible(model.texts[trace.lens.ids.at(point, here)]);
-    return h("button.so-far", { onclick: () => open("lens", { point }) }, "so far: ", h("b", token), ` ${percent(p)}`);
+    const act = { title: "Its guess if it stopped here: the logit lens", onclick: () => open("lens", { point }) };
+    return h("button.so-far", act, "so far: ", h("b", token), ` ${percent(p)}`);
   }
 
   // The likeliest tokens, each with a bar for the model and one for the truth, where it is known.
@@ -310,6 +311,7 @@ export function machinePanel(root, view) {
     const best = likeliest(kept.p, N_NEXT).map((i) => [kept.ids[i], kept.p[i], inTruth(kept.ids[i])]);
     const most = Math.max(...best.flatMap(([, p, q]) => [p, q]));
     const key = (name) => h("span", h(`span.bar.${name}`), name);
+    const why = truth?.is_possible === false ? "no text goes on like this" : "not known here";
     const number = (name, value, shown) => h("span.numbers", figure(`machine ${name}`, value, shown));
     const item = ([id, p, q]) => {
       const bars = [h("span.track", bar("model", p / most)), known && h("span.track", bar("truth", q / most))];
@@ -318,9 +320,9 @@ export function machinePanel(root, view) {
       return h("li", h("button", attributes, h("b", visible(model.texts[id])), h("span.two", bars), numbers));
     };
     return [
-      h("p.key", key("model"), known && key("truth"), !known && truth?.known && "truth: not known here"),
+      h("p.key", key("model"), known && key("truth"), !known && truth?.known && `truth: ${why}`),
       h("ol.guesses", best.map(item)),
-      path && h("p.small.muted", scoreOf(path), ", the sum of what each part adds at its +."),
+      path && h("p.small.muted", scoreOf(path), ", the sum of what the parts add. Softmax makes it a percentage."),
     ];
   }
 

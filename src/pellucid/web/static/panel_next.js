@@ -50,6 +50,7 @@ export function nextPanel(root, view) {
   function draw() {
     const { trace, model, state, logits, baseLogits, truth } = view;
     sliders.forEach(({ draw }) => draw());
+    if (view.said?.text !== state.text) said.textContent = ""; // it is about another text
     write.textContent = view.isWriting ? "Stop" : "Write on";
     act();
     if (!trace || !model || !logits) return;
@@ -164,6 +165,7 @@ export function nextPanel(root, view) {
     const text = textOf(model, [...trace.ids.slice(1, here + 1), id]);
     if (text.endsWith("\ufffd"))
       return refuse("It drew a part of a character, which a text cannot end with. Sample again.", writing);
+    view.said = { text };
     fill(said, "It drew ", h("b.mono", visible(model.texts[id])), ".");
     const isFromHere = here < trace.ids.length - 1; // what followed is given up
     view.store[isFromHere ? "goTo" : "set"]({ text, at: -1 });
@@ -177,7 +179,7 @@ export function nextPanel(root, view) {
   // The first screen, which has a button for it too, says it as well.
   function refuse(why, goesOn = false) {
     said.textContent = why;
-    view.refused = { why, text: view.state.text };
+    view.said = { why, text: view.state.text };
     if (!goesOn) stop();
     view.draw();
     return false;
@@ -187,8 +189,10 @@ export function nextPanel(root, view) {
     const last = view.trace.ids.length - 1;
     if (last < 1) return;
     if (isCutAt(last)) return refuse(mostRead(view.model));
+    const text = textOf(view.model, view.trace.ids.slice(1, last));
+    view.said = { text };
     fill(said, "Took back ", h("b.mono", nameAt(view, last)), ".");
-    view.store.set({ text: textOf(view.model, view.trace.ids.slice(1, last)), at: -1 });
+    view.store.set({ text, at: -1 });
   }
 
   function start() {

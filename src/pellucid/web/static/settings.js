@@ -6,18 +6,15 @@ const THEMES = { auto: "Auto", light: "Light", dark: "Dark" };
 
 export function settings(root, view) {
   const set = (changes) => view.store.set(changes);
+  const follow = (show) => (view.store.onChange(show), show());
   const toggle = (key, name) => {
     const button = h("button", { id: `set-${key}`, onclick: () => set({ [key]: !view.store.get()[key] }) }, name);
-    const show = () => button.setAttribute("aria-pressed", view.store.get()[key]);
-    view.store.onChange(show);
-    show();
+    follow(() => button.setAttribute("aria-pressed", view.store.get()[key]));
     return button;
   };
   const options = Object.entries(THEMES).map(([value, name]) => h("option", { value }, name));
   const theme = h("select", { id: "set-theme", onchange: () => set({ theme: theme.value }) }, options);
-  const showTheme = () => (theme.value = view.store.get().theme);
-  view.store.onChange(showTheme);
-  showTheme();
+  follow(() => (theme.value = view.store.get().theme));
   root.append(toggle("guess", "Guess first"), toggle("large", "Projector"), h("label", h("span.sr", "Theme"), theme));
 }
 

@@ -144,7 +144,6 @@ export function tourGuide(root, view) {
     const isOpen = stop.question && given === undefined;
     const right = tour.stops.filter((each, i) => isGraded(each) && answers[keyOf(i + 1)] === each.answer).length;
     const all = tour.stops.filter(isGraded).length;
-    const score = number === last && !isOpen && all > 0;
     const back = { id: "tour-previous", disabled: number === 1, onclick: () => go(number - 1) };
     const on = { id: "tour-next", onclick: () => go(number + 1) };
     const ways = [
@@ -152,7 +151,7 @@ export function tourGuide(root, view) {
       number === last && h("button.main", { id: "tour-done", onclick: end }, "End"),
       number === last && h("button", { id: "tour-again", onclick: again }, "Once more"),
     ];
-    const said = score && h("p.score", `You predicted ${right} of ${all}.`);
+    const said = number === last && !isOpen && all > 0 && h("p.score", `You predicted ${right} of ${all}.`);
     return [said, h("div.buttons", h("button", back, "Back"), ways)];
   }
 
