@@ -187,7 +187,7 @@ class LowRank(LanguageModel):
     "a term of the loss": [
         (
             "objectives/next_token.py",
-            "def next_token(",
+            "def nats_of(",
             """def squared_z(logits_BTV, targets_BT):
     z_BT = logits_BTV.float().logsumexp(dim=-1) * (targets_BT != IGNORE_INDEX)
     return z_BT.flatten().square()
@@ -195,11 +195,12 @@ class LowRank(LanguageModel):
 
 """,
         ),
-        ("objectives/next_token.py", ') -> Loss:\n    """Loss of pretraining', ", z_loss=0.0"),
+        ("objectives/next_token.py", ') -> Tensor:\n    """The loss of each prediction of a model', ", z_loss=0.0"),
         (
             "objectives/next_token.py",
-            "    return Loss(nats_N.sum()",
-            "    if z_loss:\n        nats_N = nats_N + z_loss * squared_z(logits_BTV, batch.targets_BT)\n",
+            "    return cross_entropies(logits_BTV",
+            "    if z_loss:\n        nats_N = cross_entropies(logits_BTV.flatten(0, 1), targets_BT.flatten())\n"
+            "        return nats_N + z_loss * squared_z(logits_BTV, targets_BT)\n",
         ),
         ("config/post_training.py", '    type: Literal["next_token"]', "    z_loss: float = 0.0\n"),
     ],

@@ -120,12 +120,12 @@ def build_task(
 ) -> Task:
     """The batches, the loss and the evaluation. Some losses compare the model with what it is now: the reference."""
     match config.objective:
-        case NextTokenConfig() | SFTConfig():
+        case NextTokenConfig() | SFTConfig() as objective:
             batches = build_batches(config, data)
             compiles = config.train.compile and not shards(config.train, world)  # then block by block
             return Task(
                 lambda i, rows: batches.batch(i).part(rows),
-                choose_objective(config.model, model, compiles),
+                choose_objective(config.model, model, compiles, **objective.model_dump(exclude={"type"})),
                 lambda model, max_tokens: evaluate(config, data, model, precision, max_tokens, world),
             )
         case _ as objective:

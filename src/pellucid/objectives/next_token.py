@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -60,9 +61,9 @@ def next_token(forward: Forward, batch: Batch, nats: Callable[[Forward, Tensor, 
     return Loss(nats(forward, batch.inputs_BT, batch.targets_BT).sum(), batch.n_losses)
 
 
-def choose_objective(config: ModelConfig, model: LanguageModel, compiles: bool = False) -> Objective:
+def choose_objective(config: ModelConfig, model: LanguageModel, compiles: bool = False, **options: Any) -> Objective:
     """Next-token prediction, with experts also their penalty. Compiled, model and loss are one graph."""
-    objective: Objective = partial(next_token, nats=torch.compile(nats_of) if compiles else nats_of)
+    objective: Objective = partial(next_token, nats=partial(torch.compile(nats_of) if compiles else nats_of, **options))
     if not isinstance(config, DecoderConfig) or config.experts is None:
         return objective
     weight = config.experts.load_balance_weight
