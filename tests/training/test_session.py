@@ -11,16 +11,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from pellucid.checkpoint import step_directory
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import TENSOR_FILES, read_checkpoint
 from pellucid.config.load import load_run_config
+from pellucid.kernels import products
 from pellucid.recipe import build_batches, build_trainer, prepare_data
 from pellucid.runs import train_run as train_run_module
 from pellucid.runs.train_run import train_run
 from pellucid.runtime.distributed import ALONE
-from pellucid.training import progress_bar
+from pellucid.training import progress, progress_bar
 from pellucid.training.metrics import read_rows
 from pellucid.training.trainer import Trainer
 from tiny_run import TINY_RUN, VERSES
@@ -83,6 +85,25 @@ def test_twenty_steps_equal_ten_a_resume_and_ten_more_bit_for_bit(workplace: Pat
     assert notes[0].endswith("at step 10")
     assert resumed.evaluation == outcome.evaluation
     assert_same_run(workplace / "whole", workplace / "cut", 20)
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this PyTorch has one way to compute a product")
+def test_a_resumed_run_computes_its_products_as_before_though_another_way_is_faster_now(workplace: Path, monkeypatch):
+    """Here oneDNN was the fastest; the process that goes on would have chosen PyTorch, which rounds otherwise."""
+    monkeypatch.setattr(products, "FEWEST_MULTIPLICATIONS", 1)
+    monkeypatch.setattr(products, "CHOSEN", {})
+    monkeypatch.setattr(progress, "CHOSEN", products.CHOSEN)
+    for name, way in (("whole", "oneDNN"), ("cut", "oneDNN"), ("other", "PyTorch")):
+        products.CHOSEN.clear()
+        monkeypatch.setattr(products, "fastest", lambda ways, factors, way=way: way)
+        train(workplace, name, "train.precision=fp32")
+    for step in (15, 20):
+        shutil.rmtree(workplace / "cut" / f"step-{step:08d}")
+    products.CHOSEN.clear()
+    train(workplace, "cut", "train.precision=fp32", resume=True)
+    assert_same_run(workplace / "whole", workplace / "cut", 20)
+    weights = [(workplace / run / "step-00000020" / "model.safetensors").read_bytes() for run in ("whole", "other")]
+    assert weights[0] != weights[1]
 
 
 def test_a_signal_saves_and_the_resumed_run_equals_the_uninterrupted_one(workplace: Path, monkeypatch):

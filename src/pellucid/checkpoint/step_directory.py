@@ -71,8 +71,9 @@ class State(Section):
     val_loss, best_loss: nats per token, of this step and of the best one so far.   evaluations_since_best: those
     without a new best.   base_sha256: of the model.safetensors that the run started from, if it still needs it, under
     an adapter or as a reference.   reward_sha256: of the reward model, if one judges the answers.   logs: the run's,
-    by name.   The last six: a resumed run is identical bit for bit if they are equal. Old checkpoints lack logs; the
-    oldest also the version of Pellucid, and the number of processes, which was one.
+    by name.   products: the way in which each kind of float32 product is computed on a CPU, which a resumed run
+    repeats.   The last six: a resumed run is identical bit for bit if they are equal. Old checkpoints lack products and
+    logs; the oldest also the version of Pellucid, and the number of processes, which was one.
     """
 
     step: int
@@ -88,6 +89,7 @@ class State(Section):
     base_sha256: str | None = None
     reward_sha256: str | None = None
     logs: dict[str, SeenLog] = Field(default_factory=dict)
+    products: dict[str, str] = Field(default_factory=dict)
     pellucid_version: str | None = None
     torch_version: str
     device: str

@@ -1,12 +1,13 @@
 """How a model computes in training: sharded, compiled or with another engine for its products; what is recomputed."""
 
+import json
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from pellucid.config.training import TrainConfig
-from pellucid.kernels.products import with_faster_products
+from pellucid.kernels.products import CHOSEN, with_faster_products
 from pellucid.model.language_model import LanguageModel
 from pellucid.model.recompute import recompute_activations
 from pellucid.runtime.distributed import World
@@ -32,6 +33,14 @@ def forward_in_training(
     # A block that is run again in the backward pass would be without the faster products then.
     runs_again = train.gradient_checkpointing == "block"
     return with_faster_products(model) if in_float32 and not runs_again else model, False
+
+
+def agree_on_products(world: World) -> None:
+    """From now on all ranks compute each kind of product as the first does, whose choices are saved with the run."""
+    if world.is_first:
+        world.announce("products", json.dumps(CHOSEN))
+    else:
+        CHOSEN.update(json.loads(world.wait_for("products")))
 
 
 def shards(train: TrainConfig, world: World) -> bool:

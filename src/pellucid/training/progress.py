@@ -27,6 +27,7 @@ from pellucid.checkpoint.training_state import (
     task_tensors,
 )
 from pellucid.files import fsync
+from pellucid.kernels.products import CHOSEN
 from pellucid.objectives.task import Task
 from pellucid.training import metrics
 from pellucid.training.logs import cut_back_logs
@@ -78,6 +79,7 @@ class Saver:
         trainer, state = self.trainer, checkpoint.state
         load_training_state(trainer.model, trainer.optimizers, checkpoint, where)
         trainer.scaler.load_state_dict(state.grad_scaler)
+        CHOSEN.update(state.products)
         self.task.restore(task_tensors(checkpoint.rng))
         trainer.step = self.saved_step = state.step
         unreported = None
@@ -140,6 +142,7 @@ class Saver:
             grad_scaler=trainer.scaler.state_dict(),
             base_sha256=origin.base_sha256,
             reward_sha256=origin.reward_sha256,
+            products=dict(CHOSEN),
             data_fingerprint=origin.data_fingerprint,
             **self.environment(),  # type: ignore[arg-type]
         )

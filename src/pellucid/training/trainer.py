@@ -24,6 +24,7 @@ from pellucid.objectives.objective import AnyBatch, Objective
 from pellucid.objectives.task import GetBatch
 from pellucid.runtime.distributed import ALONE, World, full_tensor, share_of_update
 from pellucid.runtime.precision import Precision
+from pellucid.training.forward import agree_on_products
 from pellucid.training.optimizers import set_learning_rate
 from pellucid.training.schedules import Schedule
 
@@ -101,6 +102,8 @@ class Trainer:
         *losses_of_batches, norm = torch.cat([losses, gradient_norm[None]]).tolist()
         self._require_finite(losses_of_batches, norm)
         self._step_optimizers(norm)
+        if self.step == 0 and self.world.size > 1:
+            agree_on_products(self.world)
 
         self.step += 1
         return Update(
