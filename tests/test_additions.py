@@ -145,9 +145,8 @@ class LowRank(LanguageModel):
         super().__init__()
         self.odd_D = nn.Parameter(torch.zeros(d_model))
 
-    def add_to_embeddings(self, embeddings_BTD, start):
-        t = torch.arange(start, start + embeddings_BTD.size(1), device=embeddings_BTD.device)
-        return embeddings_BTD + (t % 2)[:, None] * self.odd_D
+    def add_to_embeddings(self, embeddings_BTD, positions):
+        return embeddings_BTD + (positions % 2)[..., None] * self.odd_D
 
 
 """,
@@ -171,8 +170,8 @@ class LowRank(LanguageModel):
         (
             "model/attention.py",
             "class MultiHeadAttention",
-            "def later_attention(q_BHTK, k_BHSK, v_BHSK, dropout):\n"
-            "    return explicit_attention(q_BHTK, k_BHSK, v_BHSK.flip(1), dropout)\n\n\n",
+            "def later_attention(q_BHTK, k_BHSK, v_BHSK, dropout, mask_TS):\n"
+            "    return explicit_attention(q_BHTK, k_BHSK, v_BHSK.flip(1), dropout, mask_TS)\n\n\n",
         ),
         ("config/model.py", '"explicit", "fused"', '"later", '),
         (

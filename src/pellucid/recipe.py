@@ -155,7 +155,8 @@ def build_trainer(
     precision = resolve_precision(train.device, train.precision)
     model = build_first_model(config, data, base).to(precision.device)
     task = build_task(config, data, model, precision, world)
-    forward, is_sharded = forward_in_training(model, train, precision, world)
+    end_of_text = None if config.data.documents_see_each_other else data.tokenizer.end_of_text
+    forward, is_sharded = forward_in_training(model, train, precision, world, end_of_text)
     trainer = Trainer(
         model,
         forward,

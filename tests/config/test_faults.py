@@ -233,6 +233,17 @@ corpus={type: conversations, files: [a.jsonl]} & objective={type: grpo}
 corpus={type: preferences, files: [a.jsonl]} & objective={type: dpo, fork: true}
     objective: fork and cut need the token where an answer went wrong, which is not known for answers from a file;
     set fork to false and cut to none, or use corpus instructions
+data={documents_see_each_other: false}
+    data.documents_see_each_other: contiguous rows hold parts of documents, which see each other in evaluation, too;
+    set it to true, or data.packing to documents
+data={packing: documents, documents_see_each_other: false} & model.attention=linear
+    data.documents_see_each_other: a mask in softmax attention keeps documents apart, and linear has none;
+    set it to true, or use a decoder with another attention
+data={packing: documents, documents_see_each_other: false} & model={type: bigram, context_length: 8}
+    data.documents_see_each_other: a mask in softmax attention keeps documents apart, and bigram has none;
+    set it to true, or use a decoder with another attention
+data={packing: documents, documents_see_each_other: false} & corpus={type: instructions} & objective={type: dpo}
+    data.documents_see_each_other: dpo reads each answer in a row of its own; leave it out
 corpus={type: instructions} & objective={type: reward_model} & start_from=null
     objective.type: reward_model compares answers, and start_from names no model to write them;
     add `start_from: RUN`, or use corpus preferences

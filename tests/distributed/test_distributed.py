@@ -80,6 +80,16 @@ def test_losses_norms_and_weights_are_those_of_one_process(ranks, is_sharded, i,
 
 
 @pytest.mark.parametrize("is_sharded", [False, True], ids=["ddp", "fsdp"])
+def test_documents_that_do_not_see_each_other_train_together_as_alone(ranks, is_sharded):
+    updates, weights = together.train(ALONE, "adamw", 1, kind="documents")
+    assert updates[0].loss != together.train(ALONE, "adamw", 1)[0][0].loss
+    for updates_of_rank, weights_of_rank in ranks(together.train, "adamw", 1, is_sharded, "documents"):
+        assert [here.loss for here in updates_of_rank] == pytest.approx([alone.loss for alone in updates], rel=1e-12)
+        for name, weight in weights.items():
+            np.testing.assert_allclose(weights_of_rank[name], weight, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("is_sharded", [False, True], ids=["ddp", "fsdp"])
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_experts_train_as_in_one_process_with_their_balance_loss(ranks, optimizer, is_sharded, soak):
     """On some rank nobody asks an expert that somebody asks on another."""

@@ -11,6 +11,7 @@ from pellucid.data.batches import Batch
 from pellucid.errors import NonFiniteError
 from pellucid.evaluation.loss import score
 from pellucid.model.build import build_model
+from pellucid.model.documents import one_by_one
 from pellucid.objectives.next_token import choose_objective
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
@@ -28,6 +29,7 @@ MODELS: dict[str, ModelConfig] = {
     "dense": decoder_config(),
     # So many experts that on some rank nobody asks one that another rank asks.
     "experts": decoder_config(feed_forward={"type": "moe", "n_experts": 12, "top_k": 2, "load_balance_weight": 0.5}),
+    "documents": decoder_config(position={"type": "learned"}),  # that do not see each other
     **{name: family_config(name) for name in FAMILY},
 }
 N_ROWS = 4
@@ -44,7 +46,7 @@ def build_trainer(
         shard(model, model.blocks)
     return Trainer(
         model,
-        model,
+        one_by_one(model, end_of_text=0) if kind == "documents" else model,
         build_optimizers(OPTIMIZERS[optimizer], model, Precision(torch.device("cpu"), torch.float32), world),
         lambda step: 1.0,
         lambda i, rows: random_batch(i).part(rows),

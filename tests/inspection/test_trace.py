@@ -51,9 +51,9 @@ def test_attention_residuals_and_logit_lens_are_those_of_the_loop_reference(conf
 
 
 def keeping_queries_and_keys(attend, kept):
-    def keep(q_BHTK, k_BHSK, v_BHSK, dropout):
+    def keep(q_BHTK, k_BHSK, v_BHSK, dropout, mask):
         kept.append((q_BHTK[0].detach().numpy(), k_BHSK[0].detach().numpy()))
-        return attend(q_BHTK, k_BHSK, v_BHSK, dropout)
+        return attend(q_BHTK, k_BHSK, v_BHSK, dropout, mask)
 
     return keep
 

@@ -88,7 +88,7 @@ def test_with_qk_norm_no_score_exceeds_the_root_of_the_head_width(norm):
     """However large x is; without it they grow with the square of x."""
     highest = []
 
-    def attend(q_BHTK, k_BHSK, v_BHSK, _dropout):
+    def attend(q_BHTK, k_BHSK, v_BHSK, _dropout, _mask):
         highest.append((q_BHTK @ k_BHSK.mT / sqrt(4)).abs().max().item())
         return v_BHSK
 
@@ -127,7 +127,7 @@ def test_multi_head_attention_is_the_loop_of_equation_9(n_heads, n_kv_heads):
         np.testing.assert_allclose(output[batch], expected, rtol=0, atol=1e-12)
 
 
-def attend_to_all(q_BHTK, k_BHSK, v_BHSK, dropout):
+def attend_to_all(q_BHTK, k_BHSK, v_BHSK, dropout, _mask):
     no_mask_TS = torch.zeros(q_BHTK.size(2), k_BHSK.size(2), dtype=q_BHTK.dtype)
     return scaled_dot_product(q_BHTK, k_BHSK, v_BHSK, no_mask_TS, dropout)
 

@@ -116,7 +116,7 @@ def test_a_copying_start_adds_half_of_what_is_attended_to_in_the_directions_of_t
     torch.manual_seed(0)
     config = tiny_config(**WIDE | {"n_heads": 4}, copying_init=True)
     attention = build_model(config, vocab_size=50).blocks[-1].attention.sublayer
-    attention.attend = lambda _q, _k, v_BHSK, _: v_BHSK[:, range(4), attended_to][:, :, None].expand_as(v_BHSK)
+    attention.attend = lambda _q, _k, v_BHSK, *_: v_BHSK[:, range(4), attended_to][:, :, None].expand_as(v_BHSK)
     x_TD = torch.randn(6, 64)
     added_D = attention(x_TD[None], NoCache())[0, -1]
     directions_HKD = attention.W_V.weight.unflatten(0, (4, 16))

@@ -26,7 +26,7 @@ def rotary():
 def test_sinusoidal_positions_are_equation_4():
     with float64():
         positions = Sinusoidal(context_length=9, d_model=10)
-    table = positions.add_to_embeddings(torch.zeros(1, 9, 10, dtype=torch.float64), start=0)
+    table = positions.add_to_embeddings(torch.zeros(1, 9, 10, dtype=torch.float64), torch.arange(9))
     np.testing.assert_allclose(table[0].numpy(), reference.sinusoidal(9, 10), rtol=0, atol=1e-14)
 
 
@@ -107,8 +107,8 @@ def test_positions_added_to_a_part_are_those_of_the_whole(kind):
     for parameter in positions.parameters():
         torch.nn.init.normal_(parameter)
     embeddings = random(2, 12, 4).float()
-    whole = positions.add_to_embeddings(embeddings, start=0)
-    assert torch.equal(positions.add_to_embeddings(embeddings[:, 5:9], start=5), whole[:, 5:9])
+    whole = positions.add_to_embeddings(embeddings, torch.arange(12))
+    assert torch.equal(positions.add_to_embeddings(embeddings[:, 5:9], torch.arange(5, 9)), whole[:, 5:9])
     assert not torch.equal(whole, embeddings)
 
 
@@ -116,7 +116,7 @@ def test_learned_positions_are_one_vector_per_position():
     positions = Learned(context_length=3, d_model=2)
     with torch.no_grad():
         positions.positions_TD.copy_(torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
-    added = positions.add_to_embeddings(torch.full((1, 2, 2), 10.0), start=1)
+    added = positions.add_to_embeddings(torch.full((1, 2, 2), 10.0), torch.tensor([1, 2]))
     assert added.tolist() == [[[13.0, 14.0], [15.0, 16.0]]]
 
 
@@ -125,7 +125,7 @@ def test_each_encoding_acts_in_one_place_only():
     for adds in (Sinusoidal(4, 6), Learned(4, 6), NoPositions()):
         assert adds.rotate(heads, start=0) is heads
     for rotates in (Rotary(4, 6), NoPositions()):
-        assert rotates.add_to_embeddings(embeddings, start=0) is embeddings
+        assert rotates.add_to_embeddings(embeddings, torch.arange(4)) is embeddings
 
 
 def test_tables_are_no_weights():

@@ -191,5 +191,10 @@ class DataConfig(Section):
     packing: Literal["contiguous", "documents"] = Field(
         "contiguous",
         description="contiguous: equal windows of one long stream; documents: each row starts at a document, others "
-        "that fit follow and see those before them, and rows of like length make a batch",
+        "that fit follow, and rows of like length make a batch",
+    )
+    documents_see_each_other: bool = Field(
+        True,
+        description="with packing documents: a token attends to all before it in its row; false: in its document "
+        "alone, whose positions count from its start",
     )

@@ -159,8 +159,8 @@ def rules_of_model(run: RunConfig) -> list[Rule]:
 
 
 def rules_of_corpus(run: RunConfig) -> list[Rule]:
-    """Whether the corpus holds what the objective learns from."""
-    corpus, objective = run.corpus.type, run.objective.type
+    """Whether the corpus holds what the objective learns from, and its documents can be kept from each other."""
+    corpus, objective, attention = run.corpus.type, run.objective.type, getattr(run.model, "attention", run.model.type)
     return [
         (
             corpus == "preferences" and objective not in LEARNS_FROM_PAIRS,
@@ -191,6 +191,24 @@ def rules_of_corpus(run: RunConfig) -> list[Rule]:
             "objective corpus.type",
             "fork and cut need the token where an answer went wrong, which is not known for answers from a file",
             "set fork to false and cut to none, or use corpus instructions",
+        ),
+        (
+            not run.data.documents_see_each_other and run.data.packing != "documents",
+            "data.documents_see_each_other data.packing",
+            f"{run.data.packing} rows hold parts of documents, which see each other in evaluation, too",
+            "set it to true, or data.packing to documents",
+        ),
+        (
+            not run.data.documents_see_each_other and (run.model.type != "decoder" or attention == "linear"),
+            "data.documents_see_each_other model.type model.attention",
+            f"a mask in softmax attention keeps documents apart, and {attention} has none",
+            "set it to true, or use a decoder with another attention",
+        ),
+        (
+            not run.data.documents_see_each_other and not run.reads_text,
+            "data.documents_see_each_other objective.type",
+            f"{objective} reads each answer in a row of its own",
+            "leave it out",
         ),
     ]
 

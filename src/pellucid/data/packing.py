@@ -45,11 +45,10 @@ class Rows:
         """The positions of the rows' inputs in the token file, (rows, width); -1 for padding."""
         places_BT = np.full((len(rows), width), -1, dtype=np.int64)
         for b, row in enumerate(rows):
-            t = 0
-            for run in range(self.first_runs[row], self.first_runs[row + 1]):
-                start, length = self.starts[run], self.lengths[run]
-                places_BT[b, t : t + length] = np.arange(start, start + length)
-                t += length
+            runs = slice(self.first_runs[row], self.first_runs[row + 1])
+            spans = zip(self.starts[runs], self.lengths[runs], strict=True)
+            places_T = np.concatenate([np.arange(start, start + length) for start, length in spans])
+            places_BT[b, : len(places_T)] = places_T
         return places_BT
 
 

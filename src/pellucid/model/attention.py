@@ -21,7 +21,7 @@ from pellucid.model.one_token import OnOneToken, as_function, side_by_side
 from pellucid.model.positions import nowhere
 
 Rotate = Callable[[Tensor, int], Tensor]
-Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
+Attend = Callable[[Tensor, Tensor, Tensor, float, Tensor | None], Tensor]
 
 
 def scaled_dot_product(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask_TS: Tensor, dropout: float) -> Tensor:
@@ -45,21 +45,28 @@ def causal_mask(n_queries: int, n_keys: int, like: Tensor) -> Tensor:
     return mask_TS.triu(diagonal=1 + n_keys - n_queries)
 
 
-def explicit_attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float) -> Tensor:
-    """Causal attention by equations 7 and 8, every score and weight computed explicitly."""
-    mask_TS = causal_mask(q_BHTK.size(2), k_BHSK.size(2), like=q_BHTK)
+def explicit_attention(
+    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float, mask_TS: Tensor | None = None
+) -> Tensor:
+    """Attention by equation 7, every score and weight computed explicitly.
+
+    The mask is that of equation 8, unless another is given: (B, 1, T, S) where rows hold several documents.
+    """
+    mask_TS = causal_mask(q_BHTK.size(2), k_BHSK.size(2), like=q_BHTK) if mask_TS is None else mask_TS
     return scaled_dot_product(q_BHTK, k_BHSK, v_BHSK, mask_TS, dropout)
 
 
-def fused_attention(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float) -> Tensor:
-    """Causal attention by one kernel, such as FlashAttention (Dao et al. 2022): memory linear in the length."""
+def fused_attention(
+    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float, mask_TS: Tensor | None = None
+) -> Tensor:
+    """`explicit_attention` by one kernel, such as FlashAttention (Dao et al. 2022): memory linear in the length."""
     n_queries, n_keys = q_BHTK.size(2), k_BHSK.size(2)
-    if n_queries == n_keys:
+    if mask_TS is None and n_queries == n_keys:
         return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, dropout_p=dropout, is_causal=True)
     # With a cache, PyTorch's is_causal would count the queries from the first key; ours are the last.
     # A single query is after every key, and needs no mask.
-    allowed_TS = torch.ones(n_queries, n_keys, dtype=torch.bool, device=q_BHTK.device).tril(n_keys - n_queries)
-    mask_TS = allowed_TS if n_queries > 1 else None
+    if mask_TS is None and n_queries > 1:
+        mask_TS = torch.ones(n_queries, n_keys, dtype=torch.bool, device=q_BHTK.device).tril(n_keys - n_queries)
     return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, attn_mask=mask_TS, dropout_p=dropout)
 
 
@@ -122,7 +129,7 @@ class MultiHeadAttention(nn.Module):
         k_BGSK, v_BGSK = cache.append(self.rotate(k_BGTK, start), v_BGTK)
         k_BHSK, v_BHSK = self.share_among_heads(k_BGSK), self.share_among_heads(v_BGSK)
         dropout = self.dropout if self.training else 0.0
-        return self.attend(self.rotate(q_BHTK, start), k_BHSK, v_BHSK, dropout)
+        return self.attend(self.rotate(q_BHTK, start), k_BHSK, v_BHSK, dropout, cache.mask)
 
     def on_one_token(self) -> OnOneToken:
         return AttentionOnOneToken(self)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from pellucid.model.kv_cache import NoCache
 from pellucid.model.language_model import State
 from pellucid.model.one_token import OnOneToken, on_one_token
 from pellucid.model.residual import Residual
@@ -21,7 +20,7 @@ class Block(nn.Module):
         self.attention = attention
         self.feed_forward = feed_forward
 
-    def forward(self, x_BTD: Tensor, cache: State | NoCache) -> Tensor:
+    def forward(self, x_BTD: Tensor, cache: State) -> Tensor:
         x_BTD = self.attention(x_BTD, cache)
         return self.feed_forward(x_BTD)  # type: ignore[no-any-return]
 

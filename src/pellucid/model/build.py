@@ -37,7 +37,6 @@ from pellucid.model.norms import LayerNorm, RMSNorm
 from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, Sinusoidal
 from pellucid.model.residual import PostNorm, PreNorm, Residual
 from pellucid.model.scoring_decoder import ScoringDecoder
-from pellucid.model.sliding_window import SlidingWindowAttention
 
 if TYPE_CHECKING:  # kinds that few runs need are loaded where they are built
     from pellucid.model.mlp import MLP
@@ -189,6 +188,8 @@ def build_attention(config: DecoderConfig, rotate: Rotate) -> MultiHeadAttention
 
             return LinearAttention(**parts)
         case SlidingWindowConfig(window=window):
+            from pellucid.model.sliding_window import SlidingWindowAttention
+
             return SlidingWindowAttention(window=window, **parts)
         case _:
             assert_never(config.attention)

@@ -57,14 +57,13 @@ class Decoder(LanguageModel):
 
     def hidden(self, tokens_BT: Tensor, state: KVCache | None = None) -> Tensor:
         """The final hidden vectors (B, T, D), after the last norm: `unembed` turns them into logits."""
-        layer_caches = [NoCache()] * self.n_layers if state is None else state.layers
-        start = layer_caches[0].length
-        self.check_length(start + tokens_BT.size(1))
+        state = KVCache([NoCache()] * self.n_layers) if state is None else state
+        self.check_length(state.length + tokens_BT.size(1))
 
         x_BTD = self.embeddings.embed(tokens_BT)
-        x_BTD = self.positions.add_to_embeddings(x_BTD, start).to(product_dtype(x_BTD))
+        x_BTD = self.positions.add_to_embeddings(x_BTD, state.positions(tokens_BT)).to(product_dtype(x_BTD))
         x_BTD = F.dropout(x_BTD, self.dropout, self.training)
-        for block, layer_cache in zip(self.blocks, layer_caches, strict=True):
+        for block, layer_cache in zip(self.blocks, state.layers, strict=True):
             x_BTD = block(x_BTD, layer_cache)
         return self.final_norm(x_BTD)
 

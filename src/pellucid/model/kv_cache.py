@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -20,6 +21,8 @@ from pellucid.model.positions import AtPosition
 
 class LayerCache:
     """Keys and values of one layer, in memory allocated once. For inference: no gradient flows through it."""
+
+    mask: Tensor | None = None
 
     def __init__(self, keys_BGSK: Tensor, values_BGSK: Tensor) -> None:
         self.length = 0
@@ -58,9 +61,13 @@ class NoCache:
     """A LayerCache that stays empty, for training and for reading a text at once."""
 
     length = 0
+    mask: Tensor | None = None  # attention's own
 
     def append(self, keys_BGSK: Tensor, values_BGSK: Tensor) -> tuple[Tensor, Tensor]:
         return keys_BGSK, values_BGSK
+
+    def reorder(self, rows_N: Tensor) -> None:
+        """Nothing is kept of any sequence."""
 
 
 class KVCache:
@@ -75,6 +82,10 @@ class KVCache:
     @property
     def length(self) -> int:
         return self.layers[0].length
+
+    def positions(self, tokens_BT: Tensor) -> Tensor:
+        """The positions (T,) of the tokens that come next."""
+        return torch.arange(self.length, self.length + tokens_BT.size(1), device=tokens_BT.device)
 
     def reorder(self, rows_N: Tensor) -> None:
         """Continue with these sequences of the batch, in this order; one may be named several times."""

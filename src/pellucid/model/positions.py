@@ -6,7 +6,9 @@ them. Order enters at one of two places, so every encoding has two methods, the 
     add_to_embeddings    a vector per position, added once to the embeddings (sinusoidal, learned)
     rotate               a rotation per position, of the queries and keys in every attention (RoPE)
 
-Both take `start`, the position of the first token given: 0, except when a cache holds the tokens before it.
+The first takes the position of each token: (T,), or (B, T) where rows hold several documents. The second takes `start`,
+the position of the first token: 0, unless a cache holds the tokens before it. Where a document begins within a row does
+not matter to it: two tokens meet at an angle that depends on their distance alone.
 
 Shapes: B batch, T query positions, D model, H heads, K head width, I pairs that are rotated: K/2, or fewer.
 """
@@ -27,7 +29,7 @@ AtPosition = Callable[[Tensor, Position], Tensor]
 class NoPositions(nn.Module):
     """No positions: only the causal mask tells the order (equation 6)."""
 
-    def add_to_embeddings(self, embeddings_BTD: Tensor, start: int) -> Tensor:
+    def add_to_embeddings(self, embeddings_BTD: Tensor, positions: Tensor) -> Tensor:
         return embeddings_BTD
 
     def rotate(self, x_BHTK: Tensor, start: int) -> Tensor:
@@ -47,8 +49,8 @@ class Learned(NoPositions):
         super().__init__()
         self.positions_TD = nn.Parameter(torch.empty(context_length, d_model))
 
-    def add_to_embeddings(self, embeddings_BTD: Tensor, start: int) -> Tensor:
-        return embeddings_BTD + self.positions_TD[start : start + embeddings_BTD.size(1)]
+    def add_to_embeddings(self, embeddings_BTD: Tensor, positions: Tensor) -> Tensor:
+        return embeddings_BTD + F.embedding(positions, self.positions_TD)
 
     def on_one_token(self) -> tuple[AtPosition, AtPosition]:
         return lambda x_BD, position: x_BD + self.positions_TD[position], nowhere
@@ -67,8 +69,8 @@ class Sinusoidal(NoPositions):
         table_TD = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(start_dim=-2)
         self.table_TD = nn.Buffer(table_TD, persistent=False)
 
-    def add_to_embeddings(self, embeddings_BTD: Tensor, start: int) -> Tensor:
-        return embeddings_BTD + self.table_TD[start : start + embeddings_BTD.size(1)]
+    def add_to_embeddings(self, embeddings_BTD: Tensor, positions: Tensor) -> Tensor:
+        return embeddings_BTD + self.table_TD[positions]
 
     def on_one_token(self) -> tuple[AtPosition, AtPosition]:
         cos_TI, sin_TI = cos_and_sin(self.table_TD, self.table_TD.size(1), base=10_000.0)

@@ -24,9 +24,12 @@ def window_mask(n_queries: int, n_keys: int, window: int, like: Tensor) -> Tenso
     return causal_mask(n_queries, n_keys, like) + too_old_TS
 
 
-def attend_in_window(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float, *, window: int) -> Tensor:
-    """Softmax attention under the mask of the window, every score and weight computed explicitly."""
-    mask_TS = window_mask(q_BHTK.size(2), k_BHSK.size(2), window, like=q_BHTK)
+def attend_in_window(
+    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float, mask_TS: Tensor | None = None, *, window: int
+) -> Tensor:
+    """Softmax attention under the mask of the window and any other, every score and weight computed explicitly."""
+    in_window_TS = window_mask(q_BHTK.size(2), k_BHSK.size(2), window, like=q_BHTK)
+    mask_TS = in_window_TS if mask_TS is None else in_window_TS + mask_TS
     return scaled_dot_product(q_BHTK, k_BHSK, v_BHSK, mask_TS, dropout)
 
 

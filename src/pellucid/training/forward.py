@@ -15,9 +15,17 @@ from pellucid.runtime.precision import Precision
 
 
 def forward_in_training(
-    model: LanguageModel, train: TrainConfig, precision: Precision, world: World
+    model: LanguageModel, train: TrainConfig, precision: Precision, world: World, end_of_text: int | None = None
 ) -> tuple[Callable[[Tensor], Tensor], bool]:
-    """The function that computes logits in training, and whether the model is now sharded over the ranks."""
+    """The function that computes logits in training, and whether the model is now sharded over the ranks.
+
+    end_of_text: the token before each document, if those in a row do not see each other.
+    """
+    forward: Callable[[Tensor], Tensor] = model
+    if end_of_text is not None:
+        from pellucid.model.documents import one_by_one
+
+        forward = one_by_one(model, end_of_text)  # type: ignore[arg-type]  # the config is of a decoder
     recompute_activations(model.blocks, train.gradient_checkpointing)
     if shards(train, world):
         from pellucid.runtime.sharding import shard  # a second of imports
@@ -26,13 +34,13 @@ def forward_in_training(
             for block in model.blocks:
                 block.compile()
         shard(model, model.blocks)
-        return model, True
+        return forward, True
     if train.compile:
-        return torch.compile(model), False
-    in_float32 = precision.dtype == torch.float32 and precision.device.type == "cpu"
+        return torch.compile(forward), False
     # A block that is run again in the backward pass would be without the faster products then.
-    runs_again = train.gradient_checkpointing == "block"
-    return with_faster_products(model) if in_float32 and not runs_again else model, False
+    runs_once, in_float32 = train.gradient_checkpointing != "block", precision.dtype == torch.float32
+    gains = runs_once and in_float32 and precision.device.type == "cpu"
+    return with_faster_products(forward) if gains else forward, False  # type: ignore[arg-type]
 
 
 def agree_on_products(world: World) -> None:
