@@ -1,4 +1,4 @@
-"""The outside witness: transformers reads our GGUF files, and computes and encodes what we do."""
+"""The outside witnesses: transformers and llama.cpp read our GGUF files, and compute and encode what we do."""
 
 import importlib
 import json
@@ -7,6 +7,7 @@ import shutil
 from collections import namedtuple
 from pathlib import Path
 
+import httpx
 import pytest
 import torch
 
@@ -125,23 +126,94 @@ def test_an_exported_run_writes_what_generate_writes(transformers, run, pellucid
         assert sample["tokens"] > 5
 
 
+@pytest.fixture(scope="module")
+def llama_cpp():
+    pytest.importorskip("xllamacpp")
+    return importlib.import_module("measurements.llama_cpp")
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_llama_cpp_gives_each_token_the_probability_of_the_model(llama_cpp, tokenizer, tmp_path, name):
+    config = tiny_config(**{"d_model": 16, "context_length": 16, **SHAPES[name]})
+    model, file = build_away_from_zero(config, tokenizer.vocab_size).eval(), tmp_path / "model.gguf"
+    write_gguf(config, model.state_dict(), tokenizer, file, name="tiny")
+    server = llama_cpp.served(file, context=config.context_length, in_float32=True)
+    at_most = 1e-2 if name.startswith("gpt2") else 5e-5  # its GELU is a table of float16
+    assert differences_of_log_p(server, model).max() < at_most
+
+
+def test_llama_cpp_reads_copies_in_fewer_bits(llama_cpp, tokenizer, tmp_path):
+    config = tiny_config(**LLAMA, d_model=64, context_length=16)
+    model, file = build_away_from_zero(config, tokenizer.vocab_size).eval(), tmp_path / "model.gguf"
+    write_gguf(config, model.state_dict(), tokenizer, file, name="tiny")
+    differences = [1e-4]
+    for kind, part in (("q8_0", 0.4), ("q4_0", 0.3)):
+        copy = llama_cpp.in_fewer_bits(file, kind)
+        assert copy.stat().st_size < part * file.stat().st_size
+        server = llama_cpp.served(copy, context=config.context_length, in_float32=True)
+        differences.append(differences_of_log_p(server, model).median())
+    assert sorted(differences) == differences
+    assert differences[-1] < 10
+
+
+def differences_of_log_p(server, model):
+    """The largest for each of some prompts; llama.cpp gives no log p where the likeliest token is half a character."""
+    differences = []
+    for prompt in torch.randint(256, (20, 12), generator=torch.Generator().manual_seed(0)):
+        asked = {"prompt": prompt.tolist(), "n_predict": 1, "temperature": 0.0, "logprobs": model.vocab_size}
+        [answer] = server.handle_completions(asked)["choices"]
+        if answer["logprobs"]:
+            given = {each["id"]: each["logprob"] for each in answer["logprobs"]["content"][0]["top_logprobs"]}
+            with torch.no_grad():
+                log_p_V = model(prompt[None])[0, -1].log_softmax(dim=-1)
+            log_p_there_V = torch.tensor([given[id_] for id_ in range(model.vocab_size)])
+            differences.append((log_p_there_V - log_p_V).abs().max())
+    assert len(differences) > 3
+    return torch.stack(differences)
+
+
+def test_llama_cpp_writes_what_generate_writes(llama_cpp, run, pellucid):
+    assert pellucid("export", run, "out", "--to", "gguf").exit_code == 0
+    server = llama_cpp.served(Path("out/model.gguf"), context=160, in_float32=True)
+    for prompt in ("The ", "A red"):
+        ours = pellucid("generate", run, "--prompt", prompt, "--greedy", "--max-new-tokens", "100", "--json")
+        (sample,) = json.loads(ours.stdout)["samples"]
+        [answer] = server.handle_completions({"prompt": prompt, "n_predict": 100, "temperature": 0.0})["choices"]
+        assert answer["text"] == sample["completion"]
+
+
 def test_text_becomes_the_same_tokens(transformers, tokenizer, tmp_path):
     """Also text that spells a control token, once transformers is asked not to take it for one."""
     written_and_read(transformers, tokenizer, tmp_path, tiny_config(**LLAMA))
     read = transformers.AutoTokenizer.from_pretrained(tmp_path, gguf_file="model.gguf", split_special_tokens=True)
-    rng = random.Random(0)
-    parts = [END, " ", "\n", "\t", "'s", "e\u0301", "ice", *VERSES[:40]]
-    planes = [(0x20, 0x7F), (0xA0, 0xD7FF), (0x10000, 0x10FFFF)]
-    for _ in range(1000):
-        pieces = [
-            rng.choice([rng.choice(parts), chr(rng.randrange(*rng.choice(planes)))]) for _ in range(rng.randrange(30))
-        ]
-        text = "".join(pieces)
+    for text in texts_of_all_kinds(1000):
         ids = tokenizer.encode(text)
         assert read(text, add_special_tokens=False)["input_ids"] == ids, ascii(text)
         assert read(text)["input_ids"] == [tokenizer.end_of_text, *ids]
         assert read.decode(ids) == text
     assert (read.bos_token, read.eos_token, len(read)) == (END, END, tokenizer.vocab_size)
+
+
+def texts_of_all_kinds(n):
+    rng = random.Random(0)
+    parts = [END, " ", "\n", "\t", "'s", "e\u0301", "ice", *VERSES[:40]]
+    planes = [(0x20, 0x7F), (0xA0, 0xD7FF), (0x10000, 0x10FFFF)]
+    for _ in range(n):
+        pieces = [
+            rng.choice([rng.choice(parts), chr(rng.randrange(*rng.choice(planes)))]) for _ in range(rng.randrange(30))
+        ]
+        yield "".join(pieces)
+
+
+def test_text_becomes_the_same_tokens_in_llama_cpp(llama_cpp, tokenizer, tmp_path):
+    config = tiny_config(**LLAMA)
+    tensors = build_away_from_zero(config, tokenizer.vocab_size).state_dict()
+    write_gguf(config, tensors, tokenizer, tmp_path / "model.gguf", name="tiny")
+    server = llama_cpp.served(tmp_path / "model.gguf", context=config.context_length)
+    with httpx.Client(base_url=server.listening_address) as client:
+        for text in texts_of_all_kinds(200):
+            asked = {"content": text, "add_special": False, "parse_special": False}
+            assert client.post("/tokenize", json=asked).json()["tokens"] == tokenizer.encode(text), ascii(text)
 
 
 def test_the_file_says_what_llama_cpp_reads(tokenizer, tmp_path):
