@@ -9,7 +9,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # tests share what takes seconds to start (tests/conftest.py).
 WORKERS = $(shell $(PYTHON) -c "import os; print(min(4, 1 + os.cpu_count()))")
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 "$(CURDIR)/$(BIN)/pytest" -n $(WORKERS) --dist loadscope
-INSTALL := $(BIN)/pip install --quiet --no-compile --constraint requirements.lock --editable
+PIP := $(BIN)/pip install --quiet --no-compile --constraint requirements.lock
+INSTALL := $(PIP) --editable
 
 .PHONY: help setup demo demo-chat serve lessons slides test suite test-core test-fast everywhere oracles bench soak gpu site lint clean
 .DEFAULT_GOAL := help
@@ -21,7 +22,8 @@ setup: $(VENV)/.run ## make .venv and install Pellucid with the locked versions
 
 MINUTES := 8 # a slow machine makes as many updates as fit: make demo MINUTES=3
 
-demo: $(VENV)/.run ## train on fables for four to eight minutes, then write stories
+demo:            ## train on fables for four to eight minutes, then write stories
+	@$(MAKE) --no-print-directory -j2 $(VENV)/.run $(VENV)/.fables
 	$(BIN)/pellucid train configs/fables.yaml --resume --minutes $(MINUTES)
 	$(BIN)/pellucid evaluate checkpoints/fables
 	$(BIN)/pellucid generate checkpoints/fables --num-samples 3 --seed 1
@@ -91,9 +93,20 @@ lint: $(VENV)/.dev ## ruff, mypy and the layers of the house; eslint and prettie
 	$(BIN)/lint-imports
 	sh scripts/javascript/lint.sh
 
-# Runtime packages alone, so that the demo starts sooner; the tests add theirs.
-$(VENV)/.run: pyproject.toml requirements.lock
+# Runtime packages alone, so that the demo starts sooner; the tests add theirs. `pellucid prepare` needs some of them:
+# the demo's fables are written while the others come.
+TO_PREPARE := torch numpy tokenizers pydantic pyyaml filelock safetensors tqdm typer typing-extensions
+
+$(VENV)/.prepare: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
+	$(PIP) $(TO_PREPARE)
+	touch $@
+
+$(VENV)/.fables: $(VENV)/.prepare
+	PYTHONPATH=src $(BIN)/python -m pellucid prepare configs/fables.yaml
+	touch $@
+
+$(VENV)/.run: $(VENV)/.prepare
 	$(INSTALL) .
 	touch $@
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -73,8 +74,7 @@ def names_in(function: ast.FunctionDef) -> set[str]:
 def test_what_the_code_imports_is_installed_with_it_or_named_as_an_extra():
     """Else a newcomer meets, after `pip install .`, a command that lacks a package."""
     text = (ROOT / "pyproject.toml").read_text("utf-8")
-    listed = text.partition("dependencies = [")[2].partition("\n]")[0]
-    needed = {name.replace("-", "_") for name in re.findall(r'^    "([\w-]+)>=', listed, re.MULTILINE)}
+    needed = {name.replace("-", "_") for name in dependencies()}
     extras = {"gguf", "lab", "notebook", "tensorboard", "wandb"}
     assert all(f"\n{name} = [" in text for name in extras)
     brought = {
@@ -96,3 +96,21 @@ def test_what_the_code_imports_is_installed_with_it_or_named_as_an_extra():
     assert {brought.get(name, name) for name in foreign} <= needed | extras
     assert imported["pandas"] == {"experiments"}
     assert "scipy" not in imported, "only the code of one experiment needs it"
+
+
+def dependencies() -> set[str]:
+    text = (ROOT / "pyproject.toml").read_text("utf-8")
+    return set(re.findall(r'^    "([\w-]+)>=', text.partition("dependencies = [")[2].partition("\n]")[0], re.MULTILINE))
+
+
+def test_a_corpus_is_prepared_with_the_packages_that_make_installs_first(tmp_path):
+    """`make demo` writes its fables while the others are installed."""
+    first = re.findall(r"^TO_PREPARE := (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)[0].split()
+    assert set(first) < dependencies()
+    later = [name.replace("-", "_") for name in dependencies() - set(first)]
+    command = ["pellucid", "prepare", "fables", "corpus.size=50", "tokenizer.vocab_size=300"]
+    script = (
+        f"import sys; sys.modules |= dict.fromkeys({later}); sys.argv = {command}; import pellucid.cli as c; c.main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
