@@ -42,7 +42,8 @@ def _as_rank(rank: int, size: int, meeting: str, function: Callable[..., Any], a
     torch.set_num_threads(1)
     if not dist.is_initialized():  # they meet once: to meet is what takes long, and what fails on a busy machine
         dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=size, timeout=HANGS_AFTER)
-    return function(World(rank, size, rank), *arguments)
+    store = dist.distributed_c10d._get_default_store()
+    return function(World(rank, size, rank, store=store), *arguments)
 
 
 def _part() -> None:

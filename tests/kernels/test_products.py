@@ -9,6 +9,8 @@ from torch import nn
 
 from pellucid.kernels import products
 from pellucid.kernels.products import WAYS, FasterLinear, FasterProducts, fastest, with_faster_products
+from pellucid.runtime.distributed import World
+from pellucid.training import forward
 
 if not torch.backends.mkldnn.is_available():
     pytest.skip("this PyTorch has no oneDNN", allow_module_level=True)
@@ -96,9 +98,17 @@ def test_a_model_learns_the_same_with_faster_products(calls):
     model = nn.Sequential(nn.Embedding(10, 16), nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 10))
     tokens = torch.randint(10, (4, 6))
     gradients = []
-    for forward in (model, with_faster_products(model)):
-        F.cross_entropy(forward(tokens).flatten(0, 1), tokens.flatten()).backward()
+    for compute in (model, with_faster_products(model)):
+        F.cross_entropy(compute(tokens).flatten(0, 1), tokens.flatten()).backward()
         gradients.append([parameter.grad for parameter in model.parameters()])
         model.zero_grad()
     assert len(calls) == 2 + 2 * 2  # each layer forwards, then the gradients of its input and of its weight
     torch.testing.assert_close(*gradients)
+
+
+def test_all_ranks_compute_as_the_first_does_whose_choices_are_saved(monkeypatch):
+    store, choices = torch.distributed.HashStore(), [{"this": "oneDNN"}, {"this": "PyTorch"}]
+    for rank in (0, 1):
+        monkeypatch.setattr(forward, "CHOSEN", choices[rank])
+        forward.agree_on_products(World(rank, 2, store=store))
+    assert choices == [{"this": "oneDNN"}] * 2

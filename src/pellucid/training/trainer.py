@@ -102,8 +102,6 @@ class Trainer:
         *losses_of_batches, norm = torch.cat([losses, gradient_norm[None]]).tolist()
         self._require_finite(losses_of_batches, norm)
         self._step_optimizers(norm)
-        if self.step == 0 and self.world.size > 1:
-            agree_on_products(self.world)
 
         self.step += 1
         return Update(
@@ -161,6 +159,8 @@ class Trainer:
         if self.world.size > 1:
             gradients = [] if self.is_sharded else self._gradients()
             self.world.sum_together([losses, *figures.values(), *gradients])
+            if self.step == 0:
+                agree_on_products(self.world)
         return losses, figures
 
     def _backward(self, batch: AnyBatch, n_losses: int, i: int) -> tuple[Tensor, dict[str, Tensor]]:
