@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from pellucid.errors import ConfigError
-from pellucid.generation.beam_search import beam_search
 from pellucid.generation.engine import in_step
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.stream import FinishReason, TextStream, first_stop
@@ -109,6 +108,8 @@ def search_text(
     A beam ends with a stop string, whose tokens count in its score. Raises what `generate_text` raises, and ConfigError
     for n_best > n_beams.
     """
+    from pellucid.generation.beam_search import beam_search  # few texts are searched for
+
     prompt_ids = _encode_prompt(model, tokenizer, prompt, n_best, max_new_tokens, stop)
     if n_best > n_beams:
         raise ConfigError("n_samples", f"{n_best} texts are more than {n_beams} beams find", "give more beams")
