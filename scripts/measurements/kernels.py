@@ -69,9 +69,9 @@ class EveryLayerCalled:
 
 
 def with_plain_products(decoder: Decoder) -> SingleTokenDecoder:
-    packs, one_token.gains_from_packing = one_token.gains_from_packing, lambda weight_OI: False
+    gains, one_token.gains_from_layout = one_token.gains_from_layout, lambda *weights_OI: False
     lean = SingleTokenDecoder(decoder)
-    one_token.gains_from_packing = packs
+    one_token.gains_from_layout = gains
     return lean
 
 

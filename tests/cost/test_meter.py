@@ -15,7 +15,8 @@ from pellucid.checkpoint.training_state import model_tensors, optimizer_tensors
 from pellucid.config.training import AdamWConfig, MuonConfig, SGDConfig
 from pellucid.cost.counts import count_cost
 from pellucid.cost.meter import Meter, measure_update
-from pellucid.kernels.products import has_onednn, packed_product
+from pellucid.kernels.large_products import packed_product
+from pellucid.kernels.products import has_onednn
 from pellucid.model.build import build_model
 from pellucid.model.feed_forward import FeedForward
 from pellucid.model.recompute import recompute_activations

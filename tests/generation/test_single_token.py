@@ -18,7 +18,9 @@ from pellucid.generation.single_token import (
     without_onednn,
 )
 from pellucid.generation.slots import make_slots
-from pellucid.kernels.products import gains_from_packing, has_onednn
+from pellucid.kernels import large_products
+from pellucid.kernels.large_products import large_product, summed_product
+from pellucid.kernels.products import gains_from_layout, has_onednn
 from pellucid.model import attention, positions
 from pellucid.model.decoder import Decoder
 from pellucid.model.embeddings import TiedEmbeddings
@@ -101,10 +103,31 @@ def test_the_settings_of_kernels_are_put_back_by_the_last_of_several_threads():
 def test_a_large_product_is_that_of_the_plain_form_for_any_number_of_rows(n_rows, has_bias):
     generator = torch.Generator().manual_seed(n_rows)
     linear = nn.Linear(256, 600, bias=has_bias)
-    assert gains_from_packing(linear.weight) == has_onednn()
+    assert gains_from_layout(linear.weight) == has_onednn()
     x_BI = torch.randn(n_rows, 256, generator=generator)
     with torch.inference_mode():
         assert_equal_to_rounding(side_by_side(linear)(x_BI), linear(x_BI), dtype=torch.float32)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+def test_threads_share_the_columns_of_a_single_row_s_product(n_threads, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: n_threads)
+    weight_OI, bias_O, x_1I = torch.randn(7, 256), torch.randn(7), torch.randn(1, 256)
+    for bias in (None, bias_O):
+        y_1O = summed_product(weight_OI, bias)(x_1I)
+        assert_equal_to_rounding(y_1O, nn.functional.linear(x_1I, weight_OI, bias), dtype=torch.float32)
+
+
+def test_a_matrix_is_laid_out_when_it_is_first_needed_and_once(monkeypatch):
+    calls = []
+    for name in ("packed_product", "summed_product"):
+        monkeypatch.setattr(large_products, name, lambda *_, name=name: calls.append(name) or (lambda x_BI: x_BI))
+    product = large_product([torch.ones(2, 2)], None)
+    assert calls == []
+    for n_rows in (1, 3, 1, 2):
+        product(torch.ones(n_rows, 2))
+    can_sum = "fbgemm" in torch.backends.quantized.supported_engines
+    assert calls == (["summed_product"] if can_sum else []) + ["packed_product"]
 
 
 class Damped(nn.Module):
@@ -269,6 +292,15 @@ def test_a_model_is_proved_once_and_again_after_any_edit(monkeypatch):
         for change in changes:
             change()
             assert [is_proved_now(), is_proved_now()] == [True, False]
+
+
+def test_the_lean_decoder_of_an_unchanged_model_is_kept_with_its_matrices():
+    model = build_away_from_zero(tiny_config()).eval()
+    lean = reader_of_one_token(model)
+    assert reader_of_one_token(model) is lean
+    with torch.no_grad():
+        model.final_norm.weight.mul_(2)
+    assert reader_of_one_token(model) is not lean
 
 
 def test_other_threads_may_import_while_it_is_listed_what_decides():

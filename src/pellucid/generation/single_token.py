@@ -43,7 +43,7 @@ _ONEDNN_LOCK = threading.Lock()
 _WAS_ENABLED: list[bool] = []  # oneDNN, when each thread came into `without_onednn`, the first at the bottom
 
 TOKENS_OF_A_PROOF = 64  # an edited mask that hides only what is further back goes unnoticed
-_PROVED: WeakKeyDictionary[Decoder, list[object]] = WeakKeyDictionary()  # with what decided its logits then
+_PROVED: WeakKeyDictionary[Decoder, tuple[list[object], SingleTokenDecoder]] = WeakKeyDictionary()
 _OF_EVERY_MODULE = vars(nn.Module()).keys()
 _WARNED_OF: WeakSet[Decoder] = WeakSet()  # those that write slowly
 
@@ -52,7 +52,7 @@ class SingleTokenDecoder:
     """`decoder(tokens_B1, cache)[:, -1]` for a decoder in eval mode, to rounding."""
 
     def __init__(self, decoder: Decoder) -> None:
-        self._check_length = decoder.check_length
+        self._context_length = decoder.context_length
         self._embed, self._unembed = lean_embeddings(decoder.embeddings)
         self._add_positions, _ = decoder.positions.on_one_token()
         self._blocks = [on_one_token(block) for block in decoder.blocks]
@@ -63,7 +63,8 @@ class SingleTokenDecoder:
     def __call__(self, tokens_B: Tensor, cache: State) -> Tensor:
         """Logits (B, V) for the token after this one, which is added to the cache."""
         assert isinstance(cache, KVCache)
-        self._check_length(cache.length + 1)
+        if cache.length >= self._context_length:
+            raise ValueError(f"{cache.length + 1} tokens are more than the context_length of {self._context_length}")
         return self.logits(tokens_B, cache.length, cache.layers)
 
     def logits(self, tokens_B: Tensor, position: Position, layer_caches: Sequence[State]) -> Tensor:
@@ -88,8 +89,7 @@ def reader_of_one_token(model: LanguageModel) -> Callable[[Tensor, State], Tenso
     The lean decoder, if it computes what the model does; else the model itself, with a warning once for each decoder.
     """
     if isinstance(model, Decoder):
-        lean = SingleTokenDecoder(model)
-        if is_proved(lean, model):
+        if (lean := proved(model)) is not None:
             return lean
         if model not in _WARNED_OF:
             _log.warning("writes with the model itself, 1.5 x slower: the lean decoder computes something else")
@@ -97,14 +97,16 @@ def reader_of_one_token(model: LanguageModel) -> Callable[[Tensor, State], Tenso
     return lambda tokens_B, state: model(tokens_B[:, None], state)[:, -1]
 
 
-def is_proved(lean: SingleTokenDecoder, model: Decoder) -> bool:
-    """Whether both gave the same logits, and nothing that decides them has changed since: no code, no weight."""
+def proved(model: Decoder) -> SingleTokenDecoder | None:
+    """The lean decoder that gave the model's logits, if nothing that decides them has changed since."""
     now = all_that_decides(model)
-    if _PROVED.get(model) != now:
+    before, lean = _PROVED.get(model, (None, None))
+    if before != now:
+        lean = SingleTokenDecoder(model)
         if not last_logits_agree(lean, model):
-            return False
-        _PROVED[model] = now
-    return True
+            return None
+        _PROVED[model] = now, lean
+    return lean
 
 
 def all_that_decides(model: Decoder) -> list[object]:

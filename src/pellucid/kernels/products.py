@@ -2,9 +2,9 @@
 
 PyTorch computes them with MKL. On AMD's CPUs with AVX-512 oneDNN is twice as fast, on older ones up to 30 % faster or
 slower: it depends on the CPU and on the product. So training measures: the first product of each kind and size is
-computed in every way, and those after it in the fastest way. Writing text lays its matrices out for oneDNN once.
+computed in every way, and those after it in the fastest way.
 
-Shapes: N rows (B of them, when B texts are written), I inputs, O outputs.
+Shapes: N rows, I inputs, O outputs.
 """
 
 import functools
@@ -18,28 +18,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-FEWEST_NUMBERS = 2**17  # for smaller matrices, oneDNN's preparation of a call takes longer than it saves
-PACKED_FOR_ROWS = 16  # the order for so many rows suits other numbers as well
+FEWEST_NUMBERS = 2**17  # for smaller matrices, the preparation of a call takes longer than it saves
 FEWEST_MULTIPLICATIONS = 2**24  # in training: smaller products are not measured
 ROWS_MEASURED, TURNS = 1024, 3  # so many rows of a product, so often each way: all together as long as an update
 
 
-def gains_from_packing(weight_OI: Tensor) -> bool:
-    """Whether `packed_product` is faster: for a large float32 matrix, on a CPU with oneDNN.
-
-    For a single row it needs two threads, as MKL uses only one; with one thread they are about equal.
-    """
-    return is_for_onednn(weight_OI) and weight_OI.numel() >= FEWEST_NUMBERS
-
-
-def packed_product(weight_OI: Tensor, bias_O: Tensor | None) -> Callable[[Tensor], Tensor]:
-    """x -> x W^T + b for rows x, with W copied into the order in which oneDNN's kernel reads it.
-
-    Later changes of W are not seen.
-    """
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight_OI.detach().contiguous(), PACKED_FOR_ROWS)
-    by_onednn = torch.ops.mkldnn._linear_pointwise.default  # looked up once, as that takes time
-    return lambda x_BI: by_onednn(x_BI, packed, bias_O, "none", [], None)
+def gains_from_layout(*weights_OI: Tensor) -> bool:
+    """Whether `large_product` is faster for a few rows: for a large float32 matrix, on a CPU with oneDNN."""
+    return is_for_onednn(weights_OI[0]) and sum(weight_OI.numel() for weight_OI in weights_OI) >= FEWEST_NUMBERS
 
 
 def with_faster_products(model: nn.Module) -> Callable[[Tensor], Tensor]:

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pellucid.kernels.products import gains_from_packing, packed_product
+from pellucid.kernels.products import gains_from_layout
 from pellucid.model.language_model import product_dtype
 
 OnOneToken = Callable[..., Tensor]  # x_BD, and what else the layer's forward gets
@@ -85,19 +85,18 @@ def side_by_side(*layers: nn.Module) -> Projection:
             as_it_is(layer)
         return lambda x_BI: torch.cat([layer(x_BI) for layer in layers], dim=-1)
     weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers]
-    if len(layers) == 1:  # no need for a copy
-        return projection(weights[0], biases[0])  # type: ignore[arg-type]
-    return projection(torch.cat(weights), None if biases[0] is None else torch.cat(biases))  # type: ignore[arg-type]
+    return projection(*weights, bias_O=None if biases[0] is None else torch.cat(biases))  # type: ignore[arg-type]
 
 
-def projection(weight_OI: Tensor, bias_O: Tensor | None = None) -> Projection:
-    """x -> x W^T + b for rows x, with W laid out in memory as it is read."""
-    dtype = product_dtype(weight_OI)
-    weight_OI = weight_OI.detach().to(dtype)
+def projection(*weights_OI: Tensor, bias_O: Tensor | None = None) -> Projection:
+    """x -> x W^T + b for rows x, with the matrices one above the other, laid out in memory as they are read."""
+    dtype = product_dtype(weights_OI[0])
     bias_O = None if bias_O is None else bias_O.detach().to(dtype)
-    if gains_from_packing(weight_OI):
-        return packed_product(weight_OI, bias_O)
-    weight_IO = weight_OI.T.contiguous()
+    if dtype == torch.float32 and gains_from_layout(*weights_OI):
+        from pellucid.kernels.large_products import large_product
+
+        return large_product(weights_OI, bias_O)
+    weight_IO = torch.cat(weights_OI).detach().to(dtype).T.contiguous()
     if bias_O is None:
         return lambda x_BI: torch.mm(x_BI, weight_IO)
     return lambda x_BI: torch.addmm(bias_O, x_BI, weight_IO)

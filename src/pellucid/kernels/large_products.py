@@ -1,0 +1,56 @@
+"""Products of few rows with a large float32 matrix, on a CPU: it is laid out once in the order in which it is read.
+
+Shapes: B rows, I inputs, O outputs.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from math import gcd
+
+import torch
+from torch import Tensor
+
+PACKED_FOR_ROWS = 16  # the order for so many rows suits other numbers as well
+
+Product = Callable[[Tensor], Tensor]
+
+
+def large_product(weights_OI: Sequence[Tensor], bias_O: Tensor | None) -> Product:
+    """x -> x W^T + b for rows x, where W's rows are those of these matrices, one after the other.
+
+    W is copied when it is first needed, once for single rows and once for several: a text that ends with the token
+    after its prompt needs neither. Later changes of W are not seen.
+    """
+    can_sum = "fbgemm" in torch.backends.quantized.supported_engines
+
+    @cache
+    @torch.inference_mode(mode=False)  # or a copy made while a text is written could not serve gradients
+    def laid_out(is_summed: bool) -> Product:
+        weight_OI = torch.cat([weight_OI.detach() for weight_OI in weights_OI])
+        return (summed_product if is_summed else packed_product)(weight_OI, bias_O)
+
+    return lambda x_BI: laid_out(can_sum and x_BI.size(0) == 1)(x_BI)
+
+
+def packed_product(weight_OI: Tensor, bias_O: Tensor | None) -> Product:
+    """For several rows: W is in the order in which oneDNN's kernel reads it."""
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight_OI, PACKED_FOR_ROWS)
+    by_onednn = torch.ops.mkldnn._linear_pointwise.default  # looked up once, as that takes time
+    return lambda x_BI: by_onednn(x_BI, packed, bias_O, "none", [], None)
+
+
+def summed_product(weight_OI: Tensor, bias_O: Tensor | None) -> Product:
+    """For a single row: the sum of W's columns, each x_i times, as FBGEMM sums the embeddings of words in a bag.
+
+    That kernel reads memory at its full speed, MKL's for products at two thirds of it. Each thread fills a bag.
+    """
+    weight_IO = weight_OI.T.contiguous()
+    n_bags = gcd(len(weight_IO), torch.get_num_threads())
+    columns_I, starts = torch.arange(len(weight_IO)), torch.arange(0, len(weight_IO), len(weight_IO) // n_bags)
+
+    def product(x_1I: Tensor) -> Tensor:
+        y_1O = torch.embedding_bag(weight_IO, columns_I, starts, False, 0, False, x_1I[0])[0]
+        y_1O = y_1O if n_bags == 1 else y_1O.sum(dim=0, keepdim=True)
+        return y_1O if bias_O is None else y_1O.add_(bias_O)
+
+    return product
