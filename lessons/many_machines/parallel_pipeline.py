@@ -43,7 +43,8 @@ class FirstHalf(nn.Module):
         self.blocks = decoder.blocks[: decoder.n_layers // 2]
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
-        x_BTD = self.positions.add_to_embeddings(self.embeddings.embed(tokens_BT), start=0)
+        positions_T = torch.arange(tokens_BT.size(1))
+        x_BTD = self.positions.add_to_embeddings(self.embeddings.embed(tokens_BT), positions_T)
         for block in self.blocks:
             x_BTD = block(x_BTD, NoCache())
         return x_BTD
