@@ -93,9 +93,9 @@ lint: $(VENV)/.dev ## ruff, mypy and the layers of the house; eslint and prettie
 	$(BIN)/lint-imports
 	sh scripts/javascript/lint.sh
 
-# Runtime packages alone, so that the demo starts sooner; the tests add theirs. `pellucid prepare` needs some of them:
-# the demo's fables are written while the others come.
-TO_PREPARE := torch numpy tokenizers pydantic pyyaml filelock safetensors tqdm typer typing-extensions
+# Runtime packages alone, so that the demo starts sooner; the tests add theirs. `pellucid prepare` needs few of them, and
+# not PyTorch: the demo's fables are written while the others come.
+TO_PREPARE := numpy tokenizers pydantic pyyaml filelock safetensors tqdm typer typing-extensions
 
 $(VENV)/.prepare: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)

@@ -48,7 +48,8 @@ def test_no_docstring_begins_in_the_middle_of_a_sentence():
 
 # Who may build a corpus from a config alone: it is about to be trained on, or is one to compare with.
 BUILDERS = {
-    "recipe.py": {"what_decides_tokens", "build_task", "build_session"},
+    "data/prepared.py": {"what_decides_tokens"},
+    "recipe.py": {"build_task", "build_session"},
     "trained.py": {"corpus"},
     "runs/evaluate_run.py": {"_fingerprint_now"},
     "runs/cost_of_run.py": {"vocab_size_of"},

@@ -18,12 +18,12 @@ from pellucid.config.load import run_config_to_yaml
 from pellucid.config.model import BigramConfig
 from pellucid.config.post_training import NextTokenConfig, SFTConfig
 from pellucid.config.run import RunConfig
-from pellucid.corpora.build import DOWNLOADS, build_corpus
-from pellucid.corpora.corpus import ConversationCorpus, Corpus
+from pellucid.config.training import DrawingConfig
+from pellucid.corpora.build import build_corpus
 from pellucid.data.batches import Batches
-from pellucid.data.prepare import prepare
-from pellucid.data.prepared import PreparedData, opened
+from pellucid.data.prepared import PreparedData, prepared
 from pellucid.evaluation.loss import Evaluation, evaluate_tokens
+from pellucid.generation.sampling import Sampling
 from pellucid.model.bigram import Bigram
 from pellucid.model.build import build_model
 from pellucid.model.language_model import LanguageModel
@@ -31,7 +31,6 @@ from pellucid.objectives.next_token import choose_objective
 from pellucid.objectives.task import Task
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision, resolve_precision
-from pellucid.tokenizer.build import tokenizer_settings, train_tokenizer
 from pellucid.trained import Base
 from pellucid.training.forward import forward_in_training, shards
 from pellucid.training.optimizers import build_optimizers
@@ -46,19 +45,8 @@ from pellucid.training.trainer import Trainer
 
 
 def prepare_data(config: RunConfig, data_root: Path) -> PreparedData:
-    """Corpus, tokenizer and tokens, under `data_root`: trained and written, unless they exist.
-
-    DataError: text that cannot be read or encoded; InputOutputError: disk errors.
-    """
-    corpus, settings = what_decides_tokens(config, data_root)
-    train = partial(train_tokenizer, config.tokenizer)
-    return opened(*prepare(corpus, train, settings, name=config.corpus.type, root=data_root))
-
-
-def what_decides_tokens(config: RunConfig, data_root: Path) -> tuple[Corpus, dict[str, object]]:
-    """The corpus, and the settings of the tokenizer."""
-    corpus = build_corpus(config.corpus, data_root / DOWNLOADS.name)
-    return corpus, tokenizer_settings(config.tokenizer, for_chat=isinstance(corpus, ConversationCorpus))
+    """Corpus, tokenizer and tokens, under `data_root`: see `prepared`."""
+    return prepared(config.corpus, config.tokenizer, data_root)
 
 
 def build_batches(config: RunConfig, data: PreparedData) -> Batches:
@@ -179,8 +167,8 @@ def build_session(
     config: RunConfig, data: PreparedData, run_dir: Path, trainer: Trainer, task: Task, base_sha256: str | None = None
 ) -> Session:
     """The run as a whole, at step 0. base_sha256: of the weights of another run that it needs besides its own."""
-    floor = data.validation_floor_nats_per_token if config.reads_text else None
-    timetable = build_timetable(config.train, config.schedule, config.evaluation, config.sample, config.checkpoint)
+    sample, floor = config.sample, data.validation_floor_nats_per_token if config.reads_text else None
+    timetable = build_timetable(config.train, config.schedule, config.evaluation, sample, config.checkpoint)
     origin = Origin(
         config_yaml=run_config_to_yaml(config),
         tokenizer_json=data.tokenizer.to_json(),
@@ -196,5 +184,10 @@ def build_session(
         saver=Saver(trainer, task, run_dir, origin, config.checkpoint.keep_last, timetable.before_decay),
         report=Report(run_dir, config.name, task.figure, floor, trackers, is_shown=trainer.world.is_first),
         validate=partial(task.evaluate, trainer.model, config.evaluation.max_tokens),
-        write_samples=build_samples(config.sample, config.seed, task, asks, data.tokenizer, trainer),
+        write_samples=build_samples(
+            *(task, asks, data.tokenizer, trainer, sample.prompt, sample.n_samples),
+            sampling=Sampling(**sample.model_dump(include=set(DrawingConfig.model_fields))),
+            max_new_tokens=sample.max_new_tokens,
+            seed=config.seed,
+        ),
     )

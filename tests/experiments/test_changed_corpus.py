@@ -57,6 +57,7 @@ def test_a_corpus_that_cannot_be_had_is_asked_for_once(tmp_path, monkeypatch):
         raise InputOutputError("corpus.download", "no network", "try again")
 
     monkeypatch.setattr("pellucid.experiments.run_experiment.what_decides_tokens", fail)
-    run = SimpleNamespace(directory=lambda folder: folder, corpus_key="a", config=None, label="a")
+    config = SimpleNamespace(corpus=None, tokenizer=None)
+    run = SimpleNamespace(directory=lambda folder: folder, corpus_key="a", config=config, label="a")
     assert _with_changed_corpora([run, run], tmp_path, tmp_path) == {}
     assert len(asked) == 1

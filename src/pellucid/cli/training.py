@@ -16,10 +16,10 @@ def prepare(config: ConfigFile, overrides: Overrides = None) -> None:
     """Turn a corpus into token files, once. Learns the tokenizer from it; prints the folder."""
     run_config = load_config(config, overrides)
     with heavy_imports():
-        from pellucid.recipe import prepare_data
+        from pellucid.data.prepared import prepared
 
     say_where_new(DATA_ROOT)
-    print(prepare_data(run_config, DATA_ROOT).directory)
+    print(prepared(run_config.corpus, run_config.tokenizer, DATA_ROOT).directory)
 
 
 def train(

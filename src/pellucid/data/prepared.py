@@ -2,17 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from pellucid.corpora.corpus import Piece
+from pellucid.config.data import CorpusConfig, TokenizerConfig
+from pellucid.corpora.build import DOWNLOADS, build_corpus
+from pellucid.corpora.corpus import ConversationCorpus, Corpus, Piece
 from pellucid.data.encoding import encode_pieces
-from pellucid.data.prepare import FILE_OF_SPLIT, TOKENIZER_FILE, Manifest
+from pellucid.data.prepare import FILE_OF_SPLIT, TOKENIZER_FILE, Manifest, prepare
 from pellucid.data.token_file import TokenFile
 from pellucid.data.truth import TokenTruth
 from pellucid.errors import DataError
 from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.build import tokenizer_settings, train_tokenizer
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,21 @@ class PreparedData:
         """The least validation loss that any model can reach, where the truth is known (equation 18)."""
         nats = self.manifest.validation_nats
         return None if nats is None else nats / self.validation.n_losses
+
+
+def prepared(text: CorpusConfig, tokenizer: TokenizerConfig, root: Path) -> PreparedData:
+    """Corpus, tokenizer and tokens, in a folder under `root`: trained and written, unless they exist.
+
+    DataError: text that cannot be read or encoded; InputOutputError: disk errors.
+    """
+    corpus, settings = what_decides_tokens(text, tokenizer, root)
+    return opened(*prepare(corpus, partial(train_tokenizer, tokenizer), settings, name=text.type, root=root))
+
+
+def what_decides_tokens(text: CorpusConfig, tokenizer: TokenizerConfig, root: Path) -> tuple[Corpus, dict[str, object]]:
+    """The corpus, and the settings of the tokenizer."""
+    corpus = build_corpus(text, root / DOWNLOADS.name)
+    return corpus, tokenizer_settings(tokenizer, for_chat=isinstance(corpus, ConversationCorpus))
 
 
 def opened(directory: Path, manifest: Manifest) -> PreparedData:

@@ -14,6 +14,7 @@ from pellucid.checkpoint.run_directory import find_step_directory, locked
 from pellucid.checkpoint.step_directory import read_state
 from pellucid.cost.build import training_flops
 from pellucid.data.prepare import fingerprint_of
+from pellucid.data.prepared import what_decides_tokens
 from pellucid.errors import CheckpointError, PellucidError, RunInUseError
 from pellucid.experiments.forecast import threads_of_each
 from pellucid.experiments.measures import require_texts
@@ -24,7 +25,7 @@ from pellucid.experiments.report import require_own_report, write_report, writte
 from pellucid.experiments.results import Failure, RunResult, read_result
 from pellucid.experiments.table import results_csv
 from pellucid.files import write_whole
-from pellucid.recipe import prepare_data, what_decides_tokens
+from pellucid.recipe import prepare_data
 from pellucid.training.interrupts import StopRequest, stop_requests
 
 POLL_SECONDS = 0.2
@@ -94,7 +95,7 @@ def _with_changed_corpora(finished: Sequence[PlannedRun], data_root: Path, folde
         if run.corpus_key not in now:
             now[run.corpus_key] = None
             with suppress(PellucidError):  # a corpus that cannot be downloaded is not tried again for each run
-                corpus, settings = what_decides_tokens(run.config, data_root)
+                corpus, settings = what_decides_tokens(run.config.corpus, run.config.tokenizer, data_root)
                 now[run.corpus_key] = fingerprint_of(corpus.identity, settings)
         with suppress(PellucidError):
             then = read_state(find_step_directory(directory, "latest")).data_fingerprint

@@ -6,10 +6,8 @@ from itertools import islice
 from typing import Any
 
 from pellucid.adapters.lora import merged
-from pellucid.config.training import DrawingConfig, SampleConfig
 from pellucid.corpora.corpus import ConversationCorpus, Corpus
 from pellucid.errors import ConfigError, DataError
-from pellucid.generation.sampling import Sampling
 from pellucid.generation.text import generate_text
 from pellucid.objectives.task import Task
 from pellucid.tokenizer import Tokenizer
@@ -17,28 +15,23 @@ from pellucid.training.trainer import Trainer
 
 
 def build_samples(
-    sample: SampleConfig, seed: int, task: Task, corpus: Corpus | None, tokenizer: Tokenizer, trainer: Trainer
+    task: Task, corpus: Corpus | None, tokenizer: Tokenizer, trainer: Trainer, prompt: str, n: int, **options: Any
 ) -> Callable[[], list[str]]:
-    """A function that writes samples: what the task says, answers to held-out questions of the corpus, or texts.
+    """A function that writes n samples: what the task says, answers to held-out questions of the corpus, or texts.
 
-    corpus: the conversations that the model learns, if it does. Raises ConfigError now, and not at the first sample,
-    if the vocabulary lacks a character of `sample.prompt`.
+    corpus: the conversations that the model learns, if it does. options: see `generate_text`. Raises ConfigError now,
+    and not at the first sample, if the vocabulary lacks a character of the prompt.
     """
     model, precision = trainer.model, trainer.precision
     if task.write_samples is not None:
-        return partial(task.write_samples, model, sample.n_samples)
-    options: dict[str, Any] = {
-        "sampling": Sampling(**sample.model_dump(include=set(DrawingConfig.model_fields))),
-        "max_new_tokens": sample.max_new_tokens,
-        "seed": seed,
-    }
+        return partial(task.write_samples, model, n)
     questions: list[str] = []
     if corpus is not None:
         assert isinstance(corpus, ConversationCorpus)
-        questions = first_questions(corpus, tokenizer, model.max_positions, sample.n_samples)
+        questions = first_questions(corpus, tokenizer, model.max_positions, n)
     if not questions:
         try:
-            tokenizer.encode(sample.prompt)
+            tokenizer.encode(prompt)
         except DataError as error:
             raise ConfigError("sample.prompt", error.what, "write it in the characters of the corpus") from None
 
@@ -51,8 +44,8 @@ def build_samples(
 
     def texts() -> list[str]:
         with trainer.whole_model(), merged(model), precision.for_decoding().autocast():
-            completions = generate_text(model, tokenizer, sample.prompt, n_samples=sample.n_samples, **options)
-        return [sample.prompt + completion.completion for completion in completions]
+            completions = generate_text(model, tokenizer, prompt, n_samples=n, **options)
+        return [prompt + completion.completion for completion in completions]
 
     return answers if questions else texts
 
