@@ -121,14 +121,15 @@ class Rotary(NoPositions):
     def on_one_token(self) -> tuple[AtPosition, AtPosition]:
         n_pairs = self.sin_TI.size(1)
         cos_TI, sin_TI = cos_and_sin(self.sin_TI, 2 * n_pairs, self.base)
-        cos_TK = F.pad(cos_TI.repeat(1, 2), (0, self.head_width - 2 * n_pairs), value=1)  # coordinates that stay
+        n_others = self.head_width - 2 * n_pairs  # coordinates that stay
+        cos_TK = F.pad(cos_TI.repeat(1, 2), (0, n_others), value=1)
+        sin_TK = F.pad(torch.cat([-sin_TI, sin_TI], dim=1), (0, n_others))
+        partner_K = torch.arange(self.head_width, device=sin_TK.device)
+        partner_K[: 2 * n_pairs] = partner_K[: 2 * n_pairs].roll(n_pairs)
 
         def rotate(x_BH1K: Tensor, position: Position) -> Tensor:
-            cos_K, sin_I = cos_TK[position].to(x_BH1K.dtype), sin_TI[position].to(x_BH1K.dtype)
-            turned_BH1K = x_BH1K * cos_K
-            turned_BH1K.narrow(-1, 0, n_pairs).addcmul_(x_BH1K.narrow(-1, n_pairs, n_pairs), sin_I, value=-1)
-            turned_BH1K.narrow(-1, n_pairs, n_pairs).addcmul_(x_BH1K.narrow(-1, 0, n_pairs), sin_I)
-            return turned_BH1K
+            cos_K, sin_K = cos_TK[position].to(x_BH1K.dtype), sin_TK[position].to(x_BH1K.dtype)
+            return (x_BH1K * cos_K).addcmul_(x_BH1K.index_select(-1, partner_K), sin_K)
 
         return nowhere, rotate
 
