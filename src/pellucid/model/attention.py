@@ -59,7 +59,10 @@ def explicit_attention(
 def fused_attention(
     q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float, mask_TS: Tensor | None = None
 ) -> Tensor:
-    """`explicit_attention` by one kernel, such as FlashAttention (Dao et al. 2022): memory linear in the length."""
+    """`explicit_attention` by one kernel, such as FlashAttention (Dao et al. 2022).
+
+    Without a mask its memory is linear in the length.
+    """
     n_queries, n_keys = q_BHTK.size(2), k_BHSK.size(2)
     if mask_TS is None and n_queries == n_keys:
         return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, dropout_p=dropout, is_causal=True)
