@@ -12,7 +12,7 @@ PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 "$(CURDIR)/$(BIN)/pytest" -n $
 PIP := $(BIN)/pip install --quiet --no-compile --constraint requirements.lock
 INSTALL := $(PIP) --editable
 
-.PHONY: help setup demo demo-chat serve lessons slides test suite test-core test-fast everywhere oracles bench soak gpu site lint clean
+.PHONY: help setup ready run-and-fables demo demo-chat serve lessons slides test suite test-core test-fast everywhere oracles bench soak gpu site lint clean
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -20,10 +20,15 @@ help:            ## show this list
 
 setup: $(VENV)/.run ## make .venv and install Pellucid with the locked versions
 
+# On two cores: the demo's fables are written while the large packages are installed.
+ready:
+	@$(MAKE) --no-print-directory -j2 run-and-fables
+run-and-fables: $(VENV)/.run $(VENV)/.fables
+	@:
+
 MINUTES := 8 # a slow machine makes as many updates as fit: make demo MINUTES=3
 
-demo:            ## train on fables for four to eight minutes, then write stories
-	@$(MAKE) --no-print-directory -j2 $(VENV)/.run $(VENV)/.fables
+demo: ready      ## train on fables for four to eight minutes, then write stories
 	$(BIN)/pellucid train configs/fables.yaml --resume --minutes $(MINUTES)
 	$(BIN)/pellucid evaluate checkpoints/fables
 	$(BIN)/pellucid generate checkpoints/fables --num-samples 3 --seed 1
@@ -34,7 +39,7 @@ demo-chat: demo  ## teach the demo to do as it is told (SFT, then GRPO): ten min
 	$(BIN)/python scripts/measure.py chat checkpoints/fables --report checkpoints
 	$(BIN)/pellucid chat checkpoints/instructions_grpo --seed 1 --prompt "Tell me a story about a fox in which someone shares."
 
-serve: $(VENV)/.run ## the page of the demo; trains it first if need be, while the page is open: Ctrl-C ends both
+serve: ready     ## the page of the demo; trains it first if need be, while the page is open: Ctrl-C ends both
 	$(BIN)/pellucid serve checkpoints/fables --train configs/fables.yaml --open
 
 lessons: $(VENV)/.dev ## run all of the lessons: every block, solution, stub and mistake
@@ -93,8 +98,7 @@ lint: $(VENV)/.dev ## ruff, mypy and the layers of the house; eslint and prettie
 	$(BIN)/lint-imports
 	sh scripts/javascript/lint.sh
 
-# Runtime packages alone, so that the demo starts sooner; the tests add theirs. `pellucid prepare` needs few of them, and
-# not PyTorch: the demo's fables are written while the others come.
+# Runtime packages alone, so that the demo starts sooner; the tests add theirs. `pellucid prepare` needs these few of them.
 TO_PREPARE := numpy tokenizers pydantic pyyaml filelock safetensors tqdm typer typing-extensions
 
 $(VENV)/.prepare: pyproject.toml requirements.lock
