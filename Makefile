@@ -26,9 +26,10 @@ ready:
 run-and-fables: $(VENV)/.run $(VENV)/.fables
 	@:
 
-MINUTES := 8 # a slow machine makes as many updates as fit: make demo MINUTES=3
+# Of training: a slow machine makes as many updates as fit. make demo MINUTES=3
+MINUTES := 4.75
 
-demo: ready      ## train on fables for four to eight minutes, then write stories
+demo: ready      ## train on fables for five minutes at most, then write stories
 	$(BIN)/pellucid train configs/fables.yaml --resume --minutes $(MINUTES)
 	$(BIN)/pellucid evaluate checkpoints/fables
 	$(BIN)/pellucid generate checkpoints/fables --num-samples 3 --seed 1

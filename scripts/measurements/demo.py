@@ -4,10 +4,11 @@ Remakes: demo, demo_seeds
 Takes: half an hour
 Needs: nothing
 
-Clones this repository (what is committed), times `make demo` there, trains with four other seeds, and judges 100
-stories of each model.
+Clones this repository (what is committed), times `make demo` there, trains with four other seeds in the same minutes,
+and judges 100 stories of each model.
 """
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from timing import seconds_of
 from pellucid.training.metrics import read_rows
 
 CLONE, DEMO = Path("pellucid"), "checkpoints/fables"
+IN_TIME = ["--minutes", *re.findall(r"\nMINUTES := (\S+)", (ROOT / "Makefile").read_text(encoding="utf-8"))]
 TIME, SKILLS = "training (s)", ("recall", "agreement", "count")
 
 
@@ -32,7 +34,7 @@ def measure(*, seeds: int = 5, here_only: bool = False, pictures: Path | None = 
     for figure in ("loss.png", "skills.png") if pictures else ():
         shutil.copy(CLONE / DEMO / figure, pictures)
     for seed in range(1, seeds):
-        pellucid("train", FABLES, f"name=seed-{seed}", f"seed={seed}", folder=CLONE)
+        pellucid("train", FABLES, f"name=seed-{seed}", f"seed={seed}", *IN_TIME, folder=CLONE)
         by_seed[seed] = figures_of(CLONE / f"checkpoints/seed-{seed}")
     lines = pellucid("evaluate", CLONE / DEMO).rstrip("\n").splitlines()
     yield Entry(here("demo"), {"minutes": minutes, **by_seed[0], "evaluation": lines}, ["fables"])
@@ -45,7 +47,7 @@ def measure(*, seeds: int = 5, here_only: bool = False, pictures: Path | None = 
 
 def run_here() -> None:
     CLONE.mkdir()
-    for command in (["train", FABLES], ["evaluate", DEMO], ["generate", DEMO, "--num-samples", "3"]):
+    for command in (["train", FABLES, *IN_TIME], ["evaluate", DEMO], ["generate", DEMO, "--num-samples", "3"]):
         pellucid(*command, folder=CLONE)
 
 
@@ -57,8 +59,10 @@ def run_in_a_clone() -> None:
 def figures_of(run: Path) -> dict[str, float]:
     """The numbers of a trained model."""
     [of_stories] = stories.measure(run)
+    last = read_rows(run / "metrics.jsonl")[-1]
     return {
-        TIME: read_rows(run / "metrics.jsonl")[-1]["elapsed_seconds"],
+        "updates": last["step"],
+        TIME: last["elapsed_seconds"],
         **figures_from(evaluation(run)),
         **of_stories.figures,
     }
