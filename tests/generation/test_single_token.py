@@ -18,8 +18,6 @@ from pellucid.generation.single_token import (
     without_onednn,
 )
 from pellucid.generation.slots import make_slots
-from pellucid.kernels import large_products
-from pellucid.kernels.large_products import large_product, summed_product
 from pellucid.kernels.products import gains_from_layout, has_onednn
 from pellucid.model import attention, positions
 from pellucid.model.decoder import Decoder
@@ -107,27 +105,6 @@ def test_a_large_product_is_that_of_the_plain_form_for_any_number_of_rows(n_rows
     x_BI = torch.randn(n_rows, 256, generator=generator)
     with torch.inference_mode():
         assert_equal_to_rounding(side_by_side(linear)(x_BI), linear(x_BI), dtype=torch.float32)
-
-
-@pytest.mark.parametrize("n_threads", [1, 2, 3])
-def test_threads_share_the_columns_of_a_single_row_s_product(n_threads, monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: n_threads)
-    weight_OI, bias_O, x_1I = torch.randn(7, 256), torch.randn(7), torch.randn(1, 256)
-    for bias in (None, bias_O):
-        y_1O = summed_product(weight_OI, bias)(x_1I)
-        assert_equal_to_rounding(y_1O, nn.functional.linear(x_1I, weight_OI, bias), dtype=torch.float32)
-
-
-def test_a_matrix_is_laid_out_when_it_is_first_needed_and_once(monkeypatch):
-    calls = []
-    for name in ("packed_product", "summed_product"):
-        monkeypatch.setattr(large_products, name, lambda *_, name=name: calls.append(name) or (lambda x_BI: x_BI))
-    product = large_product([torch.ones(2, 2)], None)
-    assert calls == []
-    for n_rows in (1, 3, 1, 2):
-        product(torch.ones(n_rows, 2))
-    can_sum = "fbgemm" in torch.backends.quantized.supported_engines
-    assert calls == (["summed_product"] if can_sum else []) + ["packed_product"]
 
 
 class Damped(nn.Module):

@@ -1,6 +1,6 @@
 """Products of few rows with a large float32 matrix, on a CPU: it is laid out once in the order in which it is read.
 
-Shapes: B rows, I inputs, O outputs.
+Shapes: B rows, I inputs, O outputs, M blocks of a column.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,6 +10,7 @@ from math import gcd
 import torch
 from torch import Tensor
 
+BLOCK = 64  # numbers in a row of a matrix that int8 gives one constant: see adapters/quantized.py
 PACKED_FOR_ROWS = 16  # the order for so many rows suits other numbers as well
 
 Product = Callable[[Tensor], Tensor]
@@ -27,7 +28,10 @@ def large_product(weights_OI: Sequence[Tensor], bias_O: Tensor | None) -> Produc
     @torch.inference_mode(mode=False)  # or a copy made while a text is written could not serve gradients
     def laid_out(is_summed: bool) -> Product:
         weight_OI = torch.cat([weight_OI.detach() for weight_OI in weights_OI])
-        return (summed_product if is_summed else packed_product)(weight_OI, bias_O)
+        if not is_summed:
+            return packed_product(weight_OI, bias_O)
+        small = int8_of(weight_OI)
+        return summed_product(weight_OI, bias_O) if small is None else summed_int8_product(*small, bias_O)
 
     return lambda x_BI: laid_out(can_sum and x_BI.size(0) == 1)(x_BI)
 
@@ -51,6 +55,39 @@ def summed_product(weight_OI: Tensor, bias_O: Tensor | None) -> Product:
     def product(x_1I: Tensor) -> Tensor:
         y_1O = torch.embedding_bag(weight_IO, columns_I, starts, False, 0, False, x_1I[0])[0]
         y_1O = y_1O if n_bags == 1 else y_1O.sum(dim=0, keepdim=True)
+        return y_1O if bias_O is None else y_1O.add_(bias_O)
+
+    return product
+
+
+def int8_of(weight_OI: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Codes (O, I) from -127 to 127 and constants (O, M) whose products the matrix is: that of a run in int8."""
+    if weight_OI.size(1) % BLOCK:
+        return None
+    weight_OMS = weight_OI.reshape(len(weight_OI), -1, BLOCK)
+    for some_OMS in (weight_OMS[:1, :1], weight_OMS):  # one block tells all other matrices
+        constants_OM1 = some_OMS.abs().amax(dim=-1, keepdim=True) / 127
+        codes_OMS = (some_OMS / torch.where(constants_OM1 == 0, 1, constants_OM1)).round()
+        if not torch.allclose(codes_OMS * constants_OM1, some_OMS, rtol=1e-6, atol=0):
+            return None
+    return codes_OMS.flatten(1), constants_OM1.squeeze(-1)
+
+
+def summed_int8_product(codes_OI: Tensor, constants_OM: Tensor, bias_O: Tensor | None) -> Product:
+    """`summed_product` in a quarter of the bytes: a bag for each block of inputs, as each has its own constants.
+
+    Neither x nor a product is rounded: codes become float32 as they are read.
+    """
+    scale_and_zero = torch.tensor([[1.0, -128.0]]).view(torch.uint8)  # FBGEMM's rows end in theirs
+    codes_IO = (codes_OI.T + 128).to(torch.uint8)
+    codes_IO8 = torch.cat([codes_IO, scale_and_zero.expand(len(codes_IO), -1)], dim=1)
+    columns_I = torch.arange(len(codes_IO), dtype=torch.int32)
+    starts_M, constants_MO = columns_I[::BLOCK].clone(), constants_OM.T.contiguous()
+    summed = torch.ops.quantized.embedding_bag_byte_rowwise_offsets.default
+
+    def product(x_1I: Tensor) -> Tensor:
+        y_MO: Tensor = summed(codes_IO8, columns_I, starts_M, False, 0, False, x_1I[0])
+        y_1O = y_MO.mul_(constants_MO).sum(dim=0, keepdim=True)
         return y_1O if bias_O is None else y_1O.add_(bias_O)
 
     return product
