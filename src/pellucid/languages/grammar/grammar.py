@@ -64,6 +64,10 @@ class Rule:
             if longer.startswith(shorter):
                 raise ValueError(f"rule {name!r}: an option begins with {shorter!r}, and so does {longer!r}")
 
+    def at(self, mass: float) -> int:
+        """The option that covers this mass, where each takes up its weight."""
+        return bisect_right(self.sums, mass, 1, len(self.sums) - 1) - 1  # not the total: rounding errors may reach it
+
     @cached_property
     def is_table(self) -> bool:
         """Whether every option is plain text."""
@@ -102,7 +106,7 @@ class Fork:
     def __init__(self, grammar: Grammar, choice: Choice, rest: Rest, state: State) -> None:
         self._grammar, self._choice, self._rest, self.state = grammar, choice, rest, state
         self._written: dict[int, tuple[str, Fork | None]] = {}
-        self.rule = grammar.rule(choice.rule + fill(choice.selector, state) if choice.selector else choice.rule)
+        self.rule = grammar.rule_of(choice, state)
         self.excluded: int | None = None
         self.total = self.rule.total
         if choice.without:
@@ -130,7 +134,7 @@ class Fork:
         sums, excluded = self.rule.sums, self.excluded
         mass = uniform * self.total
         if excluded is None or mass < sums[excluded]:
-            return bisect_right(sums, mass, 1, len(sums) - 1) - 1  # without the total: rounding errors may reach it
+            return self.rule.at(mass)
         # Of the options after the excluded one, the last that leaves no more than the rest of the mass to those after.
         index = len(sums) - 1 - bisect_left(self.rule.sums_from_end, self.total - mass)
         return max(index, excluded + 1) if excluded + 2 < len(sums) else excluded - 1
@@ -181,6 +185,10 @@ class Grammar:
                 options = [opened for option in options for opened in self._opened(option)]
             self._rules[name] = Rule(name, options)
         return self._rules[name]
+
+    def rule_of(self, choice: Choice, state: State) -> Rule:
+        """The rule that a choice draws from; a selector names it by what was drawn before."""
+        return self.rule(choice.rule + fill(choice.selector, state) if choice.selector else choice.rule)
 
     def written(self, name: str) -> Sequence[Option]:
         """The options of a rule as in the source; those of `rule` are ready for reading."""
@@ -266,8 +274,10 @@ class Grammar:
             elif isinstance(part, Bind):
                 state = bind(state, part.variable, part.attributes)
             else:
-                fork = Fork(self, part, None, state)
-                option = fork.rule.options[fork.draw(random())]
+                rule = self.rule_of(part, state)
+                # Most choices exclude nothing, and need no fork.
+                place = Fork(self, part, None, state).draw(random()) if part.without else rule.at(random() * rule.total)
+                option = rule.options[place]
                 ahead += reversed(option.parts)
                 if part.variable:
                     state = bind(state, part.variable, option.attributes)
