@@ -38,3 +38,10 @@ def test_the_first_loss_tells_the_two_apart_and_so_does_resuming(workplace: Path
     assert apart[0] == pytest.approx(together[0], abs=0.1)
     refused = pellucid(*APART, "train.steps=12", "--run-dir", "together", "--resume")
     assert "data.documents_see_each_other was true, is false" in refused.stderr
+
+
+def test_one_large_batch_and_its_parts_learn_the_same(workplace: Path, pellucid):
+    for run, rows, parts in (("at_once", 4, 1), ("in_parts", 1, 4)):
+        sizes = (f"train.batch_size={rows}", f"train.gradient_accumulation_steps={parts}")
+        assert pellucid(*APART, *sizes, "model.dropout=0", "--run-dir", run).exit_code == 0
+    assert losses(workplace / "at_once") == pytest.approx(losses(workplace / "in_parts"), abs=1e-4)
