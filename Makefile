@@ -75,7 +75,9 @@ everywhere: $(VENV)/.dev ## all tests with other kernels, threads and orders, an
 oracles: $(VENV)/.oracles ## what other programs make of our files: trackers, evaluation harness and formats
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest tests/oracles
 
-bench: $(VENV)/.dev ## speed, memory and start-up beside transformers at the same shape, and beside the limits of the machine: ten minutes
+# Other programs that are not here are left out: `make oracles` installs llama.cpp, and NANOGPT names a clone of nanoGPT.
+bench: $(VENV)/.dev ## speed, memory and start-up beside other programs and the limits of the machine: make bench NANOGPT=../nanoGPT
+	$(BIN)/python scripts/measure.py others $(if $(NANOGPT),--nanogpt $(NANOGPT))
 	$(BIN)/python scripts/measure.py benchmark
 
 soak: $(VENV)/.dev ## the faults of docs/reliability.md in their long form, as a table, and all of the model's axes: an hour

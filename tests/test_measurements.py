@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,7 @@ from measurements import (
     languages,
     neighbours,
     ngram_floors,
+    others,
     own_text,
     page,
     pairs,
@@ -55,12 +57,13 @@ from measurements import (
 )
 from registry import programs
 from results import ROOT, here, read, recipe_hash
-from timing import median_ratio, take_turns
+from timing import Seconds, cpu_and_clock, median_ratio, take_turns
 from torch.testing import assert_close
 
 import in_this_process
 from pellucid.checkpoint.step_directory import read_checkpoint
 from pellucid.config.load import load_run_config
+from pellucid.config.model import DecoderConfig
 from pellucid.config.shipped import DEMO
 from pellucid.corpora.instructions import judge
 from pellucid.cost.machine import Machine
@@ -144,6 +147,7 @@ def obeyed_by_length(fables, task, answer):
 
 # How each is called in its smallest form, and what is made smaller in it.
 TWO_STORIES = SimpleNamespace(measure=partial(stories.measure, num_samples=2))
+SIZES = {"d_model": 16, "n_layers": 1, "n_heads": 1}
 TINY_GPT2 = [f"model.{size}" for size in ("d_model=16", "n_layers=1", "n_heads=1", "context_length=8")]
 TWO_TRICKS = {speedrun.FULL: [], "bfloat16; float32": ["train.precision=fp32"]}
 SMALLEST = {
@@ -159,6 +163,15 @@ SMALLEST = {
     pairs: (("checkpoints/instructions_sft",), {}, {"N_PAIRS": 8}),
     adapters: (("checkpoints/fables",), {}, {}),
     gpt2: (TINY_GPT2, {"nanogpt": "nanogpt"}, {"WARM_UP_UPDATES": 0, "UPDATES": 1, "VOCAB_SIZE": 50}),
+    others: (
+        (),
+        {"nanogpt": "nanogpt", "rounds": 1},
+        {
+            "TRAINED": {"tiny": (SHAPE, 1)},
+            "DECODED": {"tiny": (others.LLAMA | SIZES, 300, (others.EIGHT, others.PROMPT), others.BESIDE_ALL)},
+            "ASKED": {others.EIGHT: others.Texts(2, 3, 4), others.PROMPT: others.Texts(1, 5, 1)},
+        },
+    ),
     preparation: (
         (),
         {"megabytes": 0.01},
@@ -201,7 +214,13 @@ def test_a_measurement_measures_what_it_says_it_remakes(module, place, tmp_path,
     for name, remade in zip(names, remakes[: 1 if module is demo else None], strict=True):  # demo_seeds takes two
         assert name in (remade, here(remade))
     for entry in entries:
-        assert [recipe_hash(recipe) for recipe in entry.recipes] or module in (commands, coverage, growth, preparation)
+        assert [recipe_hash(recipe) for recipe in entry.recipes] or module in (
+            commands,
+            coverage,
+            growth,
+            others,
+            preparation,
+        )
         numbers = [number for number in numbers_in(entry.figures) if isinstance(number, float)]
         assert numbers
         assert all(map(math.isfinite, numbers))
@@ -377,6 +396,41 @@ def test_both_rivals_write_all_the_tokens_that_are_counted(monkeypatch):
     rivals.pellucid_training(SHAPE, precision)()
     rivals.hugging_face_training(SHAPE, precision)()
     assert counted[2:] == [2 * 16, 2 * 16]
+
+
+def test_no_cpu_time_passes_while_nothing_is_computed():
+    taken = cpu_and_clock(partial(time.sleep, 0.1))
+    assert taken.clock >= 0.1 > taken.cpu
+
+
+def test_programs_are_compared_in_the_turns_of_one_round():
+    times = {"a": [Seconds(1, 2), Seconds(2, 2), Seconds(4, 2)], "b": [Seconds(2, 2), Seconds(2, 6), Seconds(2, 8)]}
+    row = others.beside(times, "a", "b", tokens=10)
+    assert list(row.values()) == [5, 5, 1, 0.5, 2, 3, 1, 4]
+
+
+def test_what_is_compared_decodes_the_same_function():
+    config = DecoderConfig.model_validate({**others.LLAMA, **SIZES, "context_length": 8})
+    ours, tokens_BT = build_model(config, vocab_size=300).eval(), torch.arange(16).view(2, 8)
+    theirs = others.hugging_face_model(config, ours)
+    with torch.no_grad():
+        assert_close(theirs(tokens_BT).logits, ours(tokens_BT), rtol=1e-4, atol=1e-5)
+    assert others.tokenizer_of(300).vocab_size == 300
+
+
+def test_a_program_that_is_not_here_is_left_out_and_named(capsys, monkeypatch):
+    monkeypatch.setattr(others, "is_here", lambda *packages: False)
+    monkeypatch.setattr(others, "TRAINED", {"tiny": (SHAPE, 1)})
+    assert next(others.measure(rounds=1)).figures == {}
+    nanogpt, *packages = capsys.readouterr().out.splitlines()
+    assert nanogpt.startswith("nanoGPT is left out: name a clone of https://github.com/")
+    left_out = "transformers is left out: pip install transformers", "llama.cpp is left out: pip install xllamacpp gguf"
+    assert packages == [*left_out]
+
+
+def test_a_folder_without_nanogpt_s_model_is_refused(tmp_path):
+    with pytest.raises(SystemExit, match=r"error: --nanogpt .*: there is no model.py; name a clone of https://"):
+        next(others.measure(nanogpt=tmp_path))
 
 
 def test_a_part_of_the_benchmark_that_is_not_there_is_named():

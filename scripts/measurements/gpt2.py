@@ -8,14 +8,12 @@ An update is a micro-batch of configs/gpt2_124m.yaml, forward, backward, clippin
 30. MFU is the share of what large matrix products reach. Each row has a process to itself, and is recorded at once.
 """
 
-import importlib.util
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 
 import torch
-from measurements.rivals import Shape, updates_of_others
+from measurements.rivals import Shape, nanogpt_updates
 from results import ROOT, Entry, here
 from runs import in_a_process
 from timing import seconds_of
@@ -24,7 +22,6 @@ from pellucid.config.load import load_run_config
 from pellucid.config.run import RunConfig
 from pellucid.cost.build import cost_of
 from pellucid.cost.machine import measure_flops_per_second
-from pellucid.data.batches import Batch
 from pellucid.model.build import build_model
 from pellucid.objectives.next_token import choose_objective
 from pellucid.runtime.precision import Precision, resolve_precision
@@ -44,8 +41,10 @@ def measure(*overrides: str, nanogpt: Path | None = None) -> Iterator[Entry]:
         yield Entry(here("gpt2"), figures, ["gpt2_124m"])
 
 
-def batch_of(config: RunConfig) -> Callable[[int], Batch]:
-    return Shape(config.train.batch_size, config.model.context_length, VOCAB_SIZE).batch
+def shape_of(config: RunConfig) -> Shape:
+    model = config.model
+    sizes = {name: getattr(model, name) for name in ("context_length", "d_model", "n_layers", "n_heads")}
+    return Shape(config.train.batch_size, vocab_size=VOCAB_SIZE, **sizes)
 
 
 def our_update(config: RunConfig, precision: Precision, compiles: bool) -> Callable[[], object]:
@@ -55,27 +54,12 @@ def our_update(config: RunConfig, precision: Precision, compiles: bool) -> Calla
         torch.compile(model) if compiles else model,
         build_optimizers(config.optimizer, model, precision),
         lambda step: 0.01,
-        lambda i, rows: batch_of(config)(i).part(rows),
+        lambda i, rows: shape_of(config).batch(i).part(rows),
         precision,
         objective=choose_objective(config.model, model, compiles),
         batch_size=config.train.batch_size,
         max_gradient_norm=config.train.max_gradient_norm,
     ).update
-
-
-def nanogpt_update(config: RunConfig, precision: Precision, folder: Path) -> Callable[[], object]:
-    """One update of nanoGPT's model, as its train.py makes it."""
-    spec = importlib.util.spec_from_file_location("nanogpt_model", folder / "model.py")
-    assert spec is not None
-    assert spec.loader is not None
-    nanogpt = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # where its data class looks for itself
-    spec.loader.exec_module(nanogpt)
-    names = {"block_size": "context_length", "n_layer": "n_layers", "n_head": "n_heads", "n_embd": "d_model"}
-    sizes = {theirs: getattr(config.model, ours) for theirs, ours in names.items()}
-    model = nanogpt.GPT(nanogpt.GPTConfig(vocab_size=VOCAB_SIZE, dropout=0.0, bias=True, **sizes)).to(precision.device)
-    optimizer = model.configure_optimizers(0.1, 6e-6, (0.9, 0.95), precision.device.type)
-    forward = torch.compile(model)
-    return updates_of_others(model, optimizer, lambda batch: forward(*batch)[1], batch_of(config), precision)
 
 
 def figures_of(kind: str, nanogpt: Path | None, overrides: list[str]) -> dict[str, float]:
@@ -85,7 +69,7 @@ def figures_of(kind: str, nanogpt: Path | None, overrides: list[str]) -> dict[st
     torch.manual_seed(0)
     if kind == "nanoGPT":
         assert nanogpt is not None
-        update = nanogpt_update(config, precision, nanogpt)
+        update = nanogpt_updates(shape_of(config), precision, nanogpt, bias=True)
     else:
         update = our_update(config, precision, compiles=kind == "compiled")
     seconds = median([seconds_of(update) for _ in range(WARM_UP_UPDATES + UPDATES)][WARM_UP_UPDATES:])

@@ -1,14 +1,17 @@
-"""Pellucid and Hugging Face `transformers` at the same shape, and how two turns are compared.
+"""Pellucid, Hugging Face `transformers` and nanoGPT at the same shape, and how two turns are compared.
 
-Both have GPT-2's design: learned positions, GELU, tied embeddings. Pellucid's has no biases, as is its default.
+All have GPT-2's design: learned positions, GELU, tied embeddings. Pellucid's has no biases, as is its default.
 """
 
+import importlib.util
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -151,7 +154,7 @@ def updates_of_others(
     return update
 
 
-def hugging_face_training(shape: Shape, precision: Precision) -> Turn:
+def hugging_face_updates(shape: Shape, precision: Precision) -> Callable[[], int]:
     model = shape.hugging_face().to(precision.device)
     forward = torch.compile(model) if precision.device.type == "cuda" else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
@@ -159,7 +162,27 @@ def hugging_face_training(shape: Shape, precision: Precision) -> Turn:
     def loss_of(batch: Batch) -> Tensor:
         return forward(input_ids=batch.inputs_BT, labels=batch.inputs_BT).loss
 
-    return partial(tokens_per_second, updates_of_others(model, optimizer, loss_of, shape.batch, precision))
+    return updates_of_others(model, optimizer, loss_of, shape.batch, precision)
+
+
+def hugging_face_training(shape: Shape, precision: Precision) -> Turn:
+    return partial(tokens_per_second, hugging_face_updates(shape, precision))
+
+
+def nanogpt_updates(shape: Shape, precision: Precision, folder: Path, *, bias: bool = False) -> Callable[[], int]:
+    """Updates of nanoGPT's model, of the file model.py in this folder, as its train.py makes them."""
+    spec = importlib.util.spec_from_file_location("nanogpt_model", folder / "model.py")
+    assert spec is not None
+    assert spec.loader is not None
+    nanogpt = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # where its data class looks for itself
+    spec.loader.exec_module(nanogpt)
+    names = {"block_size": "context_length", "n_layer": "n_layers", "n_head": "n_heads", "n_embd": "d_model"}
+    sizes = {theirs: getattr(shape, ours) for theirs, ours in names.items()}
+    model = nanogpt.GPT(nanogpt.GPTConfig(vocab_size=shape.vocab_size, dropout=0.0, bias=bias, **sizes))
+    model = model.to(precision.device)
+    optimizer = model.configure_optimizers(0.1, 1e-3, (0.9, 0.95), precision.device.type)
+    forward = torch.compile(model) if precision.device.type == "cuda" else model
+    return updates_of_others(model, optimizer, lambda batch: forward(*batch)[1], shape.batch, precision)
 
 
 def pellucid_steps(shape: Shape, device: torch.device) -> Callable[[], Iterator[None]]:
