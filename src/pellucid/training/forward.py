@@ -40,7 +40,7 @@ def forward_in_training(
     # A block that is run again in the backward pass would be without the faster products then.
     runs_once, in_float32 = train.gradient_checkpointing != "block", precision.dtype == torch.float32
     gains = runs_once and in_float32 and precision.device.type == "cpu"
-    return with_faster_products(forward) if gains else forward, False  # type: ignore[arg-type]
+    return with_faster_products(forward) if gains else forward, False
 
 
 def agree_on_products(world: World) -> None:
