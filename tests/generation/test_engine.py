@@ -179,6 +179,7 @@ def test_each_token_is_read_at_most_twice_and_an_equal_prompt_once(make_decoder,
     model, read = make_decoder(context_length=30), []
     model.blocks[0].register_forward_pre_hook(lambda _, inputs: read.append(tuple(inputs[0].shape[:2])))
     monkeypatch.setattr(in_step_module, "TOKENS_READ_AT_ONCE", 7)
+    monkeypatch.setattr(in_step_module, "SCORES_READ_AT_ONCE", 0)
     prompt = [(5 * i) % 23 for i in range(23)]
     samples = write_in_step(model, [Writing(prompt, 500, LIVELY, (0, i)) for i in range(3)])
     assert (1, 7) in read

@@ -13,16 +13,20 @@ Shapes: N rows, U rows that differ, T positions that all have, V vocabulary, X h
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pellucid.generation.single_token import SingleTokenDecoder, reader_of_one_token
+from pellucid.kernels.products import FasterProducts
 from pellucid.model.decoder import Decoder
-from pellucid.model.language_model import LanguageModel, State
+from pellucid.model.language_model import LanguageModel, State, product_dtype
 
-TOKENS_READ_AT_ONCE = 128  # of each row: the vectors of so many are in memory at the same time
+TOKENS_READ_AT_ONCE = 128  # at least, of each row: the vectors of so many are in memory at the same time
+SCORES_READ_AT_ONCE = 2**22  # of each head, if that is more: 16 MB
+LONG_PROMPT, TOKENS_MEASURED = 256, 64  # to measure products takes as long as to read six times as many tokens, once
 LIVE_SHARE = 0.9  # when fewer of the rows still go on, the others are dropped: that copies the state
 
 
@@ -32,16 +36,20 @@ class InStep:
     The model must be in eval mode.
     """
 
+    _read: Callable[..., Tensor]
+    _logits: Callable[[Tensor], Tensor]
+
     def __init__(self, model: LanguageModel, n_slots: int, capacity: int) -> None:
         self.n_slots = n_slots
         self._model, self._capacity = model, min(capacity, model.max_positions)
         self._device = next(model.parameters()).device
         self._read_one = reader_of_one_token(model)
-        self._read: Callable[..., Tensor] = model
-        self._logits: Callable[[Tensor], Tensor] = lambda logits_UTV: logits_UTV
         # A proven decoder need not compute those of every token that it reads; one with a `forward` of its own might.
-        if isinstance(model, Decoder) and isinstance(self._read_one, SingleTokenDecoder):
-            self._read, self._logits = model.hidden, model.unembed
+        self._read, self._logits = (
+            (model.hidden, model.unembed)
+            if isinstance(model, Decoder) and isinstance(self._read_one, SingleTokenDecoder)
+            else (model, nn.Identity())
+        )
         self._state: State | None = None
         self._row_of: dict[int, int] = {}  # each slot's in the state
 
@@ -60,8 +68,10 @@ class InStep:
         different = {beginning: row for row, beginning in enumerate(dict.fromkeys(beginnings))}
         self._row_of = {slot: row for row, slot in enumerate(unread_of)}
         self._state = self._model.new_state(len(different), self._capacity)
-        for piece_UT in torch.split(self._tensor(list(different)), TOKENS_READ_AT_ONCE, dim=1):
-            read_UTX = self._read(piece_UT, self._state)
+        tokens_UT = self._tensor(list(different))
+        with FasterProducts() if self._gains_from_measuring(tokens_UT) else nullcontext():
+            for piece_UT in torch.split(tokens_UT, lengths_of_pieces(*tokens_UT.shape), dim=1):
+                read_UTX = self._read(piece_UT, self._state)
         logits_NV = self._logits(read_UTX[:, -1:])[:, 0]
         if len(different) < len(beginnings):
             rows_N = self._tensor([different[beginning] for beginning in beginnings])
@@ -87,8 +97,22 @@ class InStep:
         self._state.reorder(self._tensor([self._row_of[slot] for slot in slots]))
         self._row_of = {name: row for row, name in enumerate(names)}
 
+    def _gains_from_measuring(self, tokens_UT: Tensor) -> bool:
+        """Whether all is float32: under autocast the faster float32 product would still be the slower one."""
+        dtype = product_dtype(next(self._model.parameters()))
+        return dtype == torch.float32 and tokens_UT.size(1) >= LONG_PROMPT
+
     def _tensor(self, ids: Sequence[object]) -> Tensor:
         return torch.from_numpy(np.array(ids)).to(self._device)  # ten times as fast as torch.tensor
+
+
+def lengths_of_pieces(U: int, T: int) -> list[int]:
+    """A long prompt begins with a short piece, on which products are measured; the others are as long as memory allows.
+
+    Explicit attention keeps a few copies of its scores, U * T for each token of a piece and each head.
+    """
+    first, most = TOKENS_MEASURED * (T >= LONG_PROMPT), max(TOKENS_READ_AT_ONCE, SCORES_READ_AT_ONCE // (U * T))
+    return [length for length in (first, *[most] * ((T - first) // most), (T - first) % most) if length]
 
 
 def latest(token_ids: list[int], max_positions: int) -> list[int]:
