@@ -30,6 +30,7 @@ from results import Entry, here
 from runs import FABLES
 from timing import Seconds, cpu_and_clock, take_turns
 
+from pellucid.adapters.lora import merge
 from pellucid.adapters.quantized import quantize
 from pellucid.config.load import load_run_config
 from pellucid.config.model import DecoderConfig
@@ -194,6 +195,7 @@ def writers_of(config: DecoderConfig, model: Decoder, programs: Sequence[str]) -
     writers: dict[str, Write] = {OURS: pellucid_writer(model)}
     if OUR_INT8 in programs:
         quantize(smaller := copy.deepcopy(model), "int8")
+        merge(smaller)  # as a run is loaded
         writers[OUR_INT8] = pellucid_writer(smaller)
     if TRANSFORMERS in programs and is_here("transformers"):
         writers[TRANSFORMERS] = hugging_face_writer(hugging_face_model(config, model))
