@@ -68,6 +68,7 @@ from pellucid.config.shipped import DEMO
 from pellucid.corpora.instructions import judge
 from pellucid.cost.machine import Machine
 from pellucid.evaluation.estimate import Estimate
+from pellucid.kernels.large_products import int8_of
 from pellucid.languages.chains import Chains
 from pellucid.languages.fables import Fables
 from pellucid.languages.fables.world import MORALS
@@ -416,6 +417,14 @@ def test_what_is_compared_decodes_the_same_function():
     with torch.no_grad():
         assert_close(theirs(tokens_BT).logits, ours(tokens_BT), rtol=1e-4, atol=1e-5)
     assert others.tokenizer_of(300).vocab_size == 300
+
+
+def test_what_is_measured_in_int8_is_what_a_loaded_run_writes_with():
+    config = DecoderConfig.model_validate({**others.LLAMA, **SIZES, "d_model": 64, "d_ff": 64, "context_length": 8})
+    smaller = others.in_int8(build_model(config, vocab_size=300))
+    layers = [module for name, module in smaller.named_modules() if isinstance(module, torch.nn.Linear)]
+    assert len(layers) > 3
+    assert all(int8_of(layer.weight) is not None for layer in layers)
 
 
 def test_a_program_that_is_not_here_is_left_out_and_named(capsys, monkeypatch):
