@@ -271,13 +271,21 @@ def test_a_model_is_proved_once_and_again_after_any_edit(monkeypatch):
             assert [is_proved_now(), is_proved_now()] == [True, False]
 
 
-def test_the_lean_decoder_of_an_unchanged_model_is_kept_with_its_matrices():
-    model = build_away_from_zero(tiny_config()).eval()
-    lean = reader_of_one_token(model)
-    assert reader_of_one_token(model) is lean
-    with torch.no_grad():
-        model.final_norm.weight.mul_(2)
-    assert reader_of_one_token(model) is not lean
+def test_an_update_by_a_fused_kernel_counts_in_the_next_text():
+    """PyTorch's fused AdamW changes weights in place without counting it as a change."""
+    decoder = build_away_from_zero(tiny_config()).float().eval()
+    optimizer = torch.optim.AdamW(decoder.parameters(), lr=0.1, fused=True)
+    tokens_1, before = torch.tensor([1]), []
+    for _ in range(2):
+        with torch.inference_mode():
+            read_one = reader_of_one_token(decoder)
+            assert isinstance(read_one, SingleTokenDecoder)
+            logits = read_one(tokens_1, decoder.new_state(1))
+            torch.testing.assert_close(logits, decoder(tokens_1[None])[:, -1])
+        assert not any(torch.equal(logits, other) for other in before)
+        before.append(logits)
+        decoder(tokens_1[None]).square().sum().backward()
+        optimizer.step()
 
 
 def test_other_threads_may_import_while_it_is_listed_what_decides():

@@ -43,7 +43,7 @@ _ONEDNN_LOCK = threading.Lock()
 _WAS_ENABLED: list[bool] = []  # oneDNN, when each thread came into `without_onednn`, the first at the bottom
 
 TOKENS_OF_A_PROOF = 64  # an edited mask that hides only what is further back goes unnoticed
-_PROVED: WeakKeyDictionary[Decoder, tuple[list[object], SingleTokenDecoder]] = WeakKeyDictionary()
+_PROVED: WeakKeyDictionary[Decoder, list[object]] = WeakKeyDictionary()  # with what decided its logits then
 _OF_EVERY_MODULE = vars(nn.Module()).keys()
 _WARNED_OF: WeakSet[Decoder] = WeakSet()  # those that write slowly
 
@@ -98,14 +98,15 @@ def reader_of_one_token(model: LanguageModel) -> Callable[[Tensor, State], Tenso
 
 
 def proved(model: Decoder) -> SingleTokenDecoder | None:
-    """The lean decoder that gave the model's logits, if nothing that decides them has changed since."""
-    now = all_that_decides(model)
-    before, lean = _PROVED.get(model, (None, None))
-    if before != now:
-        lean = SingleTokenDecoder(model)
+    """A lean decoder, if it gives the model's logits, or did, and nothing that decides them has changed since.
+
+    It is new each time: an optimizer's fused kernel changes weights without counting, so an old one may be outdated.
+    """
+    now, lean = all_that_decides(model), SingleTokenDecoder(model)
+    if _PROVED.get(model) != now:
         if not last_logits_agree(lean, model):
             return None
-        _PROVED[model] = now, lean
+        _PROVED[model] = now
     return lean
 
 
