@@ -220,7 +220,7 @@ def wrong_values(schema: Data) -> Iterator[object]:
             yield from ["nonsense", 5, 1.5, [1]]
         else:
             assert {"string", "array"} <= kinds  # one of them, a list, or a map of them
-            yield from [5, True]
+            yield from [5, 1.5 if "boolean" in kinds else True]
         return
     if "const" in schema or "enum" in schema:
         yield from ["nonsense", 5, True]
