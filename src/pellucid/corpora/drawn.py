@@ -77,7 +77,8 @@ class Drawn(Corpus):
         return reasons
 
     def _held_out(self) -> dict[str, None]:
-        texts, n_drawn = dict[str, None](), 0
+        texts: dict[str, None] = {}
+        n_drawn = 0
         for text in self._stream("validation"):
             n_drawn += 1
             texts[text] = None

@@ -102,7 +102,8 @@ class Batches:
                 assert_never(packing)
         self.lengths, self.full_width = self.rows.row_lengths(), full_width
         self.rows_per_update = batch_size * batches_per_update
-        self.token_file, self.context_length, self.batch_size, self.seed = token_file, context_length, batch_size, seed
+        self.token_file, self.context_length, self.batch_size = token_file, context_length, batch_size
+        self.seed = seed
         # A batch needs the order of one epoch or, at its end, of two.
         self._row_order = lru_cache(maxsize=2)(self._draw_row_order)
 
@@ -157,7 +158,8 @@ def evaluation_batches(
     one stream, cut every `context_length` tokens. max_tokens: only about this many targets, in rows spread evenly.
     """
     rows = (document_rows if from_document_starts else contiguous_rows)(token_file, context_length)
-    chosen, lengths = np.arange(len(rows)), rows.row_lengths()
+    chosen = np.arange(len(rows))
+    lengths = rows.row_lengths()
     if max_tokens is not None and max_tokens < token_file.n_targets:
         n_chosen = max(1, len(rows) * max_tokens // token_file.n_targets)
         chosen = np.arange(n_chosen) * len(rows) // n_chosen

@@ -163,7 +163,8 @@ def _spelling(tokenizer: Tokenizer, word: NextWord) -> tuple[int, ...]:
 def after_tokens(spellings: Spellings, prefix: Sequence[int]) -> tuple[dict[int, float], float]:
     """The mass of each next token, and of the word's end, summed over the words that begin with these tokens."""
     n_prefix, prefix = len(prefix), tuple(prefix)
-    longer, whole_mass = dict[int, float](), 0.0
+    longer: dict[int, float] = {}
+    whole_mass = 0.0
     for ids, p in spellings:
         if ids[:n_prefix] != prefix:
             continue
