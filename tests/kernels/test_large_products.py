@@ -19,14 +19,18 @@ def as_int8(weight_OI):
     return dequantize_int8(*quantize_int8(weight_OI.flatten())).view(weight_OI.shape)
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 3])
-def test_threads_share_the_columns_of_a_single_row_s_product(n_threads, monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: n_threads)
-    weight_OI, bias_O, x_1I = torch.randn(7, 256), torch.randn(7), torch.randn(1, 256)
+@pytest.mark.parametrize("cpu", ["AVX2", "AVX512"])
+@pytest.mark.parametrize("n_outputs", [7, 2050])
+def test_threads_share_the_outputs_of_a_single_row_s_product_which_does_not_depend_on_them(n_outputs, cpu, monkeypatch):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: cpu)
+    weight_OI, bias_O, x_1I = torch.randn(n_outputs, 256), torch.randn(n_outputs), torch.randn(1, 256)
     for bias in (None, bias_O):
-        assert_equal_to_rounding(
-            summed_product(weight_OI, bias)(x_1I), F.linear(x_1I, weight_OI, bias), dtype=torch.float32
-        )
+        products = []
+        for n_threads in (1, 2, 3):
+            monkeypatch.setattr(torch, "get_num_threads", lambda n=n_threads: n)
+            products.append(summed_product(weight_OI, bias)(x_1I))
+        assert_equal_to_rounding(products[0], F.linear(x_1I, weight_OI, bias), dtype=torch.float32)
+        assert all(torch.equal(product, products[0]) for product in products)
 
 
 @pytest.mark.parametrize("has_bias", [False, True])

@@ -1,17 +1,19 @@
 """Products of few rows with a large float32 matrix, on a CPU: it is laid out once in the order in which it is read.
 
-Shapes: B rows, I inputs, O outputs, M blocks of a column.
+Shapes: B rows or bags, I inputs, O outputs, R rows of all bags, M blocks of a column.
 """
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from math import gcd
+from math import ceil
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 BLOCK = 64  # numbers in a row of a matrix that int8 gives one constant: see adapters/quantized.py
 PACKED_FOR_ROWS = 16  # the order for so many rows suits other numbers as well
+WIDE, NARROW = 2048, 64  # with AVX2, so many outputs and more are computed in bags of so many
 
 Product = Callable[[Tensor], Tensor]
 
@@ -46,18 +48,29 @@ def packed_product(weight_OI: Tensor, bias_O: Tensor | None) -> Product:
 def summed_product(weight_OI: Tensor, bias_O: Tensor | None) -> Product:
     """For a single row: the sum of W's columns, each x_i times, as FBGEMM sums the embeddings of words in a bag.
 
-    That kernel reads memory at its full speed, MKL's for products at two thirds of it. Each thread fills a bag.
+    That kernel reads memory at its full speed, MKL's for products at two thirds of it. Each bag gives some of the
+    outputs; how many bags there are changes no order of additions.
     """
-    weight_IO = weight_OI.T.contiguous()
-    n_bags = gcd(len(weight_IO), torch.get_num_threads())
-    columns_I, starts = torch.arange(len(weight_IO)), torch.arange(0, len(weight_IO), len(weight_IO) // n_bags)
+    n_outputs, n_inputs = weight_OI.shape
+    width = outputs_per_bag(n_outputs)
+    weight_BOI = F.pad(weight_OI, (0, 0, 0, -n_outputs % width)).unflatten(0, (-1, width))
+    n_bags, weight_RO = len(weight_BOI), weight_BOI.mT.flatten(0, 1).contiguous()
+    rows_R = torch.arange(len(weight_RO), dtype=torch.int32)
+    starts_B = rows_R[::n_inputs].clone()
 
     def product(x_1I: Tensor) -> Tensor:
-        y_1O = torch.embedding_bag(weight_IO, columns_I, starts, False, 0, False, x_1I[0])[0]
-        y_1O = y_1O if n_bags == 1 else y_1O.sum(dim=0, keepdim=True)
+        x_R = x_1I[0] if n_bags == 1 else x_1I[0].repeat(n_bags)
+        y_1O = torch.embedding_bag(weight_RO, rows_R, starts_B, False, 0, False, x_R)[0].view(1, -1)[:, :n_outputs]
         return y_1O if bias_O is None else y_1O.add_(bias_O)
 
     return product
+
+
+def outputs_per_bag(n_outputs: int) -> int:
+    """Each thread fills a bag. AVX2 has registers for some hundred sums: it would read a wider bag's rows in pieces."""
+    if n_outputs >= WIDE and torch.backends.cpu.get_cpu_capability() == "AVX2":
+        return NARROW
+    return ceil(n_outputs / torch.get_num_threads())
 
 
 def int8_of(weight_OI: Tensor) -> tuple[Tensor, Tensor] | None:
