@@ -53,7 +53,7 @@ def summed_product(weight_OI: Tensor, bias_O: Tensor | None) -> Product:
     """
     n_outputs, n_inputs = weight_OI.shape
     width = outputs_per_bag(n_outputs)
-    weight_BOI = F.pad(weight_OI, (0, 0, 0, -n_outputs % width)).unflatten(0, (-1, width))
+    weight_BOI = F.pad(weight_OI, (0, 0, 0, -n_outputs % width)).view(-1, width, n_inputs)
     n_bags, weight_RO = len(weight_BOI), weight_BOI.mT.flatten(0, 1).contiguous()
     rows_R = torch.arange(len(weight_RO), dtype=torch.int32)
     starts_B = rows_R[::n_inputs].clone()
