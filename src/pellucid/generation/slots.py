@@ -9,7 +9,7 @@ a kernel may add in another order), and attention treats each row by itself. Wit
 bit does; several threads share out attention by the number of its rows, which may change how it rounds.
 
 Shapes: N slots, W rows up to the last slot that writes, R rows that write, S key positions, D model, H query heads,
-G key/value heads, K head width, V vocabulary.
+G key/value heads, M heads of all three kinds, K head width, V vocabulary.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from pellucid.generation.single_token import SingleTokenDecoder, reader_of_one_token
 from pellucid.model.decoder import Decoder
-from pellucid.model.kv_cache import KVCache, LayerCache, attend_on_one_token
+from pellucid.model.kv_cache import KVCache, LayerCache, attend_on_one_token, rotated
 from pellucid.model.language_model import LanguageModel, State
 from pellucid.model.one_token import has_lean_form
 from pellucid.model.positions import AtPosition
@@ -112,17 +112,17 @@ class LayerRows(NamedTuple):
     cache: LayerCache
     rows: Rows
 
-    def attend(self, q_NH1K: Tensor, k_NG1K: Tensor, v_NG1K: Tensor, rotate: AtPosition) -> Tensor:
+    def attend(self, heads_NM1K: Tensor, n_heads_each: Sequence[int], rotate: AtPosition) -> Tensor:
         """`LayerCache.attend`, where each row's query meets the keys of its own slot. Rows without a text get zeros."""
         (keys_NGSK, values_NGSK), rows = (self.cache.keys_BGSK, self.cache.values_BGSK), self.rows
         W, S = rows.n_rows, rows.n_keys
-        q_WH1K, k_WG1K = rotate(q_NH1K[:W], rows.positions_W11), rotate(k_NG1K[:W], rows.positions_W11)
+        q_WH1K, k_WG1K, v_WG1K = rotated(heads_NM1K[:W], n_heads_each, rotate, rows.positions_W11)
         # On a GPU a LayerNorm under autocast gives float32.
         keys_NGSK[rows.rows_W, :, rows.positions_W] = k_WG1K[:, :, 0].to(keys_NGSK.dtype)
-        values_NGSK[rows.rows_W, :, rows.positions_W] = v_NG1K[:W, :, 0]
+        values_NGSK[rows.rows_W, :, rows.positions_W] = v_WG1K[:, :, 0]
         keys_WGSK, values_WGSK = keys_NGSK[:W, :, :S], values_NGSK[:W, :, :S]
         heads_WH1K = attend_on_one_token(q_WH1K, keys_WGSK, values_WGSK, rows.is_seen_W11S)
-        heads_NH1K = heads_WH1K.new_zeros(q_NH1K.shape)
+        heads_NH1K = heads_WH1K.new_zeros(len(heads_NM1K), *heads_WH1K.shape[1:])
         heads_NH1K[:W] = heads_WH1K
         return heads_NH1K
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from pellucid.model.kv_cache import LayerCache, NoCache
 from pellucid.model.language_model import Step
-from pellucid.model.one_token import OnOneToken, as_function, side_by_side
+from pellucid.model.one_token import OnOneToken, as_function, has_hooks, side_by_side
 from pellucid.model.positions import nowhere
 
 Rotate = Callable[[Tensor, int], Tensor]
@@ -184,22 +184,29 @@ class MultiHeadAttention(nn.Module):
 
 
 class AttentionOnOneToken:
-    """Multi-head attention of the last position alone; its cache knows whom it sees."""
+    """Multi-head attention of the last position alone; its cache knows whom it sees.
+
+    Shapes: M heads: of the queries, the keys and the values, one after the other.
+    """
 
     def __init__(self, attention: MultiHeadAttention) -> None:
         layers = (attention.W_Q, attention.W_K, attention.W_V)
         self.project, self.W_O = side_by_side(*layers), side_by_side(attention.W_O)
         self.head_width, n_kv_heads = attention.head_width, attention.n_kv_heads
         self.n_heads_each = [attention.n_heads, n_kv_heads, n_kv_heads]
-        self.query_norm, self.key_norm = as_function(attention.query_norm), as_function(attention.key_norm)
+        norms = (attention.query_norm, attention.key_norm)
+        self.has_norms = any(type(norm) is not nn.Identity or has_hooks(norm) for norm in norms)
+        self.query_norm, self.key_norm = map(as_function, norms)
         positions = getattr(attention.rotate, "__self__", None)  # whose method `rotate` is
         self.rotate = nowhere if positions is None else positions.on_one_token()[1]
 
     def __call__(self, x_BD: Tensor, cache: LayerCache) -> Tensor:
-        heads_BH1K = self.project(x_BD).view(x_BD.size(0), -1, 1, self.head_width)
-        q_BH1K, k_BG1K, v_BG1K = torch.split_with_sizes(heads_BH1K, self.n_heads_each, 1)
-        heads_BH1K = self.gather(self.query_norm(q_BH1K), self.key_norm(k_BG1K), v_BG1K, cache)
+        heads_BM1K = self.project(x_BD).view(x_BD.size(0), -1, 1, self.head_width)
+        if self.has_norms:
+            q_BH1K, k_BG1K, v_BG1K = torch.split_with_sizes(heads_BM1K, self.n_heads_each, 1)
+            heads_BM1K = torch.cat([self.query_norm(q_BH1K), self.key_norm(k_BG1K), v_BG1K], dim=1)
+        heads_BH1K = self.gather(heads_BM1K, cache)
         return self.W_O(heads_BH1K.flatten(start_dim=1))  # a copy where a kernel has left gaps between the heads
 
-    def gather(self, q_BH1K: Tensor, k_BG1K: Tensor, v_BG1K: Tensor, cache: LayerCache) -> Tensor:
-        return cache.attend(q_BH1K, k_BG1K, v_BG1K, self.rotate)
+    def gather(self, heads_BM1K: Tensor, cache: LayerCache) -> Tensor:
+        return cache.attend(heads_BM1K, self.n_heads_each, self.rotate)

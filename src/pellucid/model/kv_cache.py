@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pellucid.model.language_model import State
-from pellucid.model.positions import AtPosition
+from pellucid.model.positions import AtPosition, Position, nowhere
 
 
 class LayerCache:
@@ -41,11 +41,14 @@ class LayerCache:
         self.length = end
         return self.keys_BGSK.narrow(2, 0, end), self.values_BGSK.narrow(2, 0, end)
 
-    def attend(self, q_BH1K: Tensor, k_BG1K: Tensor, v_BG1K: Tensor, rotate: AtPosition) -> Tensor:
-        """Append one more position, and let its query meet the keys of all: nothing is masked, as none is later."""
-        position = self.length
-        k_BGSK, v_BGSK = self.append(rotate(k_BG1K, position), v_BG1K)
-        return attend_on_one_token(rotate(q_BH1K, position), k_BGSK, v_BGSK)
+    def attend(self, heads_BM1K: Tensor, n_heads_each: Sequence[int], rotate: AtPosition) -> Tensor:
+        """Append one more position, and let its query meet the keys of all: nothing is masked, as none is later.
+
+        The heads are those of the queries, the keys and the values, so many each.
+        """
+        q_BH1K, k_BG1K, v_BG1K = rotated(heads_BM1K, n_heads_each, rotate, self.length)
+        k_BGSK, v_BGSK = self.append(k_BG1K, v_BG1K)
+        return attend_on_one_token(q_BH1K, k_BGSK, v_BGSK)
 
     def reorder(self, rows_N: Tensor) -> None:
         self.keys_BGSK, self.values_BGSK = self._rows(self.keys_BGSK, rows_N), self._rows(self.values_BGSK, rows_N)
@@ -91,6 +94,15 @@ class KVCache:
         """Continue with these sequences of the batch, in this order; one may be named several times."""
         for layer in self.layers:
             layer.reorder(rows_N)
+
+
+def rotated(
+    heads_BM1K: Tensor, n_heads_each: Sequence[int], rotate: AtPosition, position: Position
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values: the first two turn together, and in place."""
+    if rotate is not nowhere:
+        rotate(heads_BM1K.narrow(1, 0, n_heads_each[0] + n_heads_each[1]), position)
+    return torch.split_with_sizes(heads_BM1K, n_heads_each, 1)  # type: ignore[return-value]
 
 
 def attend_on_one_token(q_BH1K: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, is_seen_B11S: Tensor | None = None) -> Tensor:

@@ -106,7 +106,12 @@ class LinearAttention(MultiHeadAttention):
 
     def on_one_token(self) -> OnOneToken:
         lean = AttentionOnOneToken(self)
-        lean.gather = self.gather  # type: ignore[method-assign, assignment]  # a step of it is lean already
+
+        def gather(heads_BM1K: Tensor, cache: RunningSums) -> Tensor:
+            q_BH1K, k_BG1K, v_BG1K = torch.split_with_sizes(heads_BM1K, lean.n_heads_each, 1)
+            return self.gather(q_BH1K, k_BG1K, v_BG1K, cache)  # a step of it is lean already
+
+        lean.gather = gather  # type: ignore[method-assign, assignment]
         return lean
 
     def new_cache(self, batch_size: int, capacity: int, like: Tensor) -> RunningSums:  # type: ignore[override]

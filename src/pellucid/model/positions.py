@@ -36,8 +36,8 @@ class NoPositions(nn.Module):
         return x_BHTK
 
     def on_one_token(self) -> tuple[AtPosition, AtPosition]:
-        """The lean forms of `add_to_embeddings`, on x_BD, and of `rotate`, on x_BH1K. A row may have its own position:
-        they get an int or, as (B,) and (B, 1, 1), a tensor.
+        """The lean forms of `add_to_embeddings`, on x_BD, and of `rotate`, which changes x_BH1K itself. A row may have
+        its own position: they get an int or, as (B,) and (B, 1, 1), a tensor.
         """
         return nowhere, nowhere
 
@@ -129,7 +129,8 @@ class Rotary(NoPositions):
 
         def rotate(x_BH1K: Tensor, position: Position) -> Tensor:
             cos_K, sin_K = cos_TK[position].to(x_BH1K.dtype), sin_TK[position].to(x_BH1K.dtype)
-            return (x_BH1K * cos_K).addcmul_(x_BH1K.index_select(-1, partner_K), sin_K)
+            partners_BH1K = x_BH1K.index_select(-1, partner_K)
+            return x_BH1K.mul_(cos_K).addcmul_(partners_BH1K, sin_K)
 
         return nowhere, rotate
 
