@@ -47,6 +47,19 @@ def test_rms_norm_is_pytorchs(x_TD):
     torch.testing.assert_close(ours(x_TD), theirs(x_TD))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("size", [0, 1, 1e18])
+def test_the_lean_rms_norm_is_the_same_for_one_vector_and_for_several(dtype, size):
+    norm = with_random_parameters(RMSNorm(WIDTH))
+    x_TD = (size * torch.randn(3, WIDTH)).to(dtype)
+    with torch.inference_mode():
+        lean = norm.on_one_token()
+        one_by_one_TD = torch.cat([lean(x_1D) for x_1D in x_TD.split(1)])
+        for ours_TD in (lean(x_TD), one_by_one_TD):
+            assert ours_TD.dtype == dtype
+            torch.testing.assert_close(ours_TD, norm(x_TD))
+
+
 def test_rms_norm_keeps_the_dtype_of_its_input():
     """Queries and keys under autocast are bfloat16; the gain is not, and must not widen them."""
     x_TD = torch.linspace(-3, 3, 50).view(-1, WIDTH).bfloat16()

@@ -7,6 +7,8 @@ Shapes: B batch, T positions, D model.
 
 from __future__ import annotations
 
+from math import sqrt
+
 import torch
 from torch import Tensor, nn
 
@@ -52,13 +54,17 @@ class RMSNorm(nn.Module):
         return (self.weight * wide_BTD * torch.rsqrt(mean_square_BT1 + self.epsilon)).to(x_BTD.dtype)
 
     def on_one_token(self) -> Projection:
-        """PyTorch's own is five kernels more."""
-        weight, epsilon = self.weight, self.weight.new_tensor(self.epsilon)
+        """PyTorch's own is five kernels more; a single vector on a CPU is scaled by a number: three kernels less."""
+        weight, epsilon, width = self.weight, self.weight.new_tensor(self.epsilon), len(self.weight)
+        zero, is_on_cpu = torch.zeros_like(epsilon), weight.device.type == "cpu"
 
         def norm(x: Tensor) -> Tensor:
             wide = x.to(weight.dtype)
+            if is_on_cpu and x.numel() == width:
+                mean_square = torch.linalg.vector_norm(wide).item() ** 2 / width
+                return torch.addcmul(zero, wide, weight, value=1 / sqrt(mean_square + self.epsilon)).to(x.dtype)
             length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
-            scale = torch.addcmul(epsilon, length, length, value=1 / len(weight)).rsqrt_()
+            scale = torch.addcmul(epsilon, length, length, value=1 / width).rsqrt_()
             return (wide * weight).mul_(scale).to(x.dtype)
 
         return norm
