@@ -45,7 +45,7 @@ def measure(*, pairs: int = 15) -> Iterator[Entry]:
     fast, without = (build_trainer(config, data)[0] for _ in range(2))
     without.forward = without.model
     products = times_as_long(fast.update, without.update, UPDATES_A_TURN, pairs)
-    rows = {"in float32: large products by oneDNN": products, **decoding(fast.model, pairs)}
+    rows = {"in float32: large products by the faster library": products, **decoding(fast.model, pairs)}
     yield Entry(here("kernels"), rows, ["fables/shape"])
     yield Entry("word_cache", {"each word encoded once": encoding(min(3, pairs))}, ["fables/shape"])
 
@@ -87,7 +87,7 @@ def decode(model: LanguageModel, n_samples: int, reader: Callable[..., object]) 
 def decoding(demo: LanguageModel, pairs: int) -> Rows:
     """One text by the demo, one and eight by a model of 6 layers and width 256."""
     wide = Shape(batch_size=8, context_length=256, vocab_size=8192, d_model=256, n_layers=6, n_heads=4)
-    wide_model, products = build_model(wide.config, wide.vocab_size), "6L d256: large products by oneDNN"
+    wide_model, products = build_model(wide.config, wide.vocab_size), "6L d256: large products laid out"
     cases = {
         "decoding: the lean decoder for single tokens": (demo, 1, EveryLayerCalled),
         f"decoding 1 text, {products}": (wide_model, 1, with_plain_products),
