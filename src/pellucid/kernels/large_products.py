@@ -60,7 +60,8 @@ def summed_product(weight_OI: Tensor, bias_O: Tensor | None) -> Product:
 
     def product(x_1I: Tensor) -> Tensor:
         x_R = x_1I[0] if n_bags == 1 else x_1I[0].repeat(n_bags)
-        y_1O = torch.embedding_bag(weight_RO, rows_R, starts_B, False, 0, False, x_R)[0].view(1, -1)[:, :n_outputs]
+        y_1O = torch.embedding_bag(weight_RO, rows_R, starts_B, False, 0, False, x_R)[0]
+        y_1O = y_1O if n_bags == 1 else y_1O.view(1, -1)[:, :n_outputs]
         return y_1O if bias_O is None else y_1O.add_(bias_O)
 
     return product
