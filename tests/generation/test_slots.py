@@ -58,6 +58,16 @@ def test_models_with_one_position_for_all_rows_are_served_one_after_the_other(mo
         assert_slots_give_what_whole_texts_give(slots, model)
 
 
+def test_a_prompt_is_read_without_logits(monkeypatch):
+    model = build_away_from_zero(tiny_config(attention="linear")).eval()
+    slots = make_slots(model, 1)
+    assert isinstance(slots, SlotsOfAnyModel)
+    slots.empty(0)
+    monkeypatch.setattr(model, "unembed", None)
+    slots.read(0, [1, 2, 3])
+    assert slots.length(0) == 3
+
+
 def test_a_layer_that_somebody_listens_to_is_called_as_it_is():
     model = build_away_from_zero(tiny_config()).eval()
     assert isinstance(make_slots(model, 2), SlotsOfDecoder)

@@ -133,6 +133,9 @@ class SlotsOfAnyModel:
     def __init__(self, model: LanguageModel, read_one: Callable[[Tensor, State], Tensor], n_slots: int) -> None:
         self.n_slots = n_slots
         self._model, self._read_one = model, read_one
+        # A proven decoder need not compute logits of a prompt; one with a `forward` of its own might.
+        is_proven = isinstance(model, Decoder) and isinstance(read_one, SingleTokenDecoder)
+        self._read: Callable[..., Tensor] = model.hidden if is_proven else model  # type: ignore[assignment]
         self._device = next(model.parameters()).device
         self._states: list[State] = [model.new_state(1, 1)] * n_slots
 
@@ -143,7 +146,7 @@ class SlotsOfAnyModel:
         return self._states[slot].length
 
     def read(self, slot: int, token_ids: Sequence[int]) -> None:
-        self.score(slot, token_ids)
+        self._read(torch.tensor([token_ids], device=self._device), self._states[slot])
 
     def score(self, slot: int, token_ids: Sequence[int]) -> Tensor:
         logits_1TV: Tensor = self._model(torch.tensor([token_ids], device=self._device), self._states[slot])
