@@ -117,9 +117,9 @@ class LayerRows(NamedTuple):
         (keys_NGSK, values_NGSK), rows = (self.cache.keys_BGSK, self.cache.values_BGSK), self.rows
         W, S = rows.n_rows, rows.n_keys
         q_WH1K, k_WG1K, v_WG1K = rotated(heads_NM1K[:W], n_heads_each, rotate, rows.positions_W11)
-        # On a GPU a LayerNorm under autocast gives float32.
+        # On a GPU a LayerNorm of queries and keys under autocast makes all three float32.
         keys_NGSK[rows.rows_W, :, rows.positions_W] = k_WG1K[:, :, 0].to(keys_NGSK.dtype)
-        values_NGSK[rows.rows_W, :, rows.positions_W] = v_WG1K[:, :, 0]
+        values_NGSK[rows.rows_W, :, rows.positions_W] = v_WG1K[:, :, 0].to(values_NGSK.dtype)
         keys_WGSK, values_WGSK = keys_NGSK[:W, :, :S], values_NGSK[:W, :, :S]
         heads_WH1K = attend_on_one_token(q_WH1K, keys_WGSK, values_WGSK, rows.is_seen_W11S)
         heads_NH1K = heads_WH1K.new_zeros(len(heads_NM1K), *heads_WH1K.shape[1:])
