@@ -69,6 +69,10 @@ def test_each_kind_and_shape_is_measured_once_on_few_rows(monkeypatch):
     assert measured == [products.ROWS_MEASURED] * 2  # forwards, and towards the matrix
     FasterLinear.apply(wider, torch.randn(3, 6), None)
     assert measured[2:] == [8]
+    for name in products.CHOSEN:
+        products.CHOSEN[name] = "a way that another version had"
+    FasterLinear.apply(wider, torch.randn(3, 6), None)
+    assert measured[3:] == [8]
 
 
 @pytest.fixture

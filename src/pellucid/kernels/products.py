@@ -116,7 +116,7 @@ def by_the_fastest(kind: str, shape_OI: Sequence[int], of_rows: Sequence[Tensor]
     """
     where = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
     name = f"{kind}, W {shape_OI[0]} x {shape_OI[1]}, {where}"
-    if name not in CHOSEN:
+    if CHOSEN.get(name) not in WAYS[kind]:  # another version's run may name a way that is gone
         CHOSEN[name] = fastest(WAYS[kind], [*(factor[:ROWS_MEASURED] for factor in of_rows), *others])
     return WAYS[kind][CHOSEN[name]](*of_rows, *others)
 
