@@ -167,7 +167,8 @@ def build_session(
     config: RunConfig, data: PreparedData, run_dir: Path, trainer: Trainer, task: Task, base_sha256: str | None = None
 ) -> Session:
     """The run as a whole, at step 0. base_sha256: of the weights of another run that it needs besides its own."""
-    sample, floor = config.sample, data.validation_floor_nats_per_token if config.reads_text else None
+    sample = config.sample
+    floor = data.validation_floor_nats_per_token if config.reads_text else None
     timetable = build_timetable(config.train, config.schedule, config.evaluation, sample, config.checkpoint)
     origin = Origin(
         config_yaml=run_config_to_yaml(config),
@@ -185,7 +186,12 @@ def build_session(
         report=Report(run_dir, config.name, task.figure, floor, trackers, is_shown=trainer.world.is_first),
         validate=partial(task.evaluate, trainer.model, config.evaluation.max_tokens),
         write_samples=build_samples(
-            *(task, asks, data.tokenizer, trainer, sample.prompt, sample.n_samples),
+            task,
+            asks,
+            data.tokenizer,
+            trainer,
+            sample.prompt,
+            sample.n_samples,
             sampling=Sampling(**sample.model_dump(include=set(DrawingConfig.model_fields))),
             max_new_tokens=sample.max_new_tokens,
             seed=config.seed,
