@@ -58,7 +58,7 @@ def quantize(
 ) -> None:
     """Store a run in fewer bits. Rounds the linear layers inside the blocks, and prints what that saves.
 
-    int8 also writes a single text faster; nf4 is only smaller.
+    With large matrices, int8 also writes a single text a little faster; nf4 is only smaller.
     """
     with heavy_imports():
         from pellucid.exchange.converted import quantize_run
