@@ -9,7 +9,7 @@ on the same random tokens, and write the same number of tokens with top-k 50. Th
 medians, and the median of the ratios of neighbours. A larger model, whose turns are longer, has half as many pairs.
 roofline.py says what the machine could do at most. Precisions that are compared:
 
-    default settings   Pellucid bf16 where the hardware computes in it, transformers fp32
+    default settings   Pellucid bf16 where that is faster, transformers fp32
     bf16, fp32         both in the same; bf16 by autocast
     decoding           both keep weights and cache in fp32
 """

@@ -19,9 +19,20 @@ def test_auto_takes_bf16_exactly_where_the_hardware_has_it(monkeypatch, has_bf16
 
 def test_a_cpu_has_bf16_only_if_onednn_may_use_it(monkeypatch):
     monkeypatch.setattr("torch.cpu._is_avx512_bf16_supported", lambda: True)
+    monkeypatch.setattr(precision, "bf16_is_faster", lambda: True)
     for may_use_it, dtype in [(True, torch.bfloat16), (False, torch.float32)]:
         monkeypatch.setattr(precision, "onednn_has_bfloat16", lambda may_use_it=may_use_it: may_use_it)
         assert resolve_precision("cpu", "auto") == Precision(CPU, dtype)
+
+
+@pytest.mark.parametrize("faster", [torch.bfloat16, torch.float32])
+def test_a_cpu_with_units_for_bf16_takes_the_format_whose_product_was_the_faster(monkeypatch, faster):
+    monkeypatch.setattr("torch.cpu._is_avx512_bf16_supported", lambda: True)
+    monkeypatch.setattr(precision, "onednn_has_bfloat16", lambda: True)
+    monkeypatch.setattr(precision, "bf16_is_faster", precision.bf16_is_faster.__wrapped__)
+    turns = iter([1, 9, 9, 9] if faster == torch.float32 else [9, 9, 9, 1])  # of both, in turns; others slowed some
+    monkeypatch.setattr(precision, "seconds_of_product", lambda square: next(turns, 5))
+    assert resolve_precision("cpu", "auto") == Precision(CPU, faster)
 
 
 def test_what_is_asked_for_is_taken():

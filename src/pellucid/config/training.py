@@ -100,7 +100,7 @@ class TrainConfig(Section):
         "stores; block: nearly all activations, for a third more time; true is block, false none",
     )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
-        "auto", description="auto: bf16 where the hardware computes in it, else fp32; fp16 needs CUDA"
+        "auto", description="auto: bf16 where products in it are faster, else fp32; fp16 needs CUDA"
     )
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     parallel: Literal["auto", "none", "ddp", "fsdp"] = Field(
