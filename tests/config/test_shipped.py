@@ -99,7 +99,7 @@ def test_the_lecture_notes_read_what_the_demo_reads_at_its_size():
     ("name", "most_parameters", "context_length", "target"),
     [
         ("shakespeare_char", 810_000, 64, None),
-        ("speedrun_shakespeare", 810_000, 64, 1.8857),
+        ("speedrun_shakespeare", 105_000, 64, 1.8857),
         ("speedrun_shakespeare_gpu", 10_700_000, 256, 1.4697),
     ],
 )
