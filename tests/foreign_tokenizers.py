@@ -18,7 +18,7 @@ def gpt2(vocab_size: int = 310) -> tokenizers.Tokenizer:
 
 
 def llama(vocab_size: int = 310) -> tokenizers.Tokenizer:
-    library = _learned(_cut_by(LLAMA_CUTS), vocab_size - 3)
+    library = _learned(cut_by(LLAMA_CUTS), vocab_size - 3)
     library.add_special_tokens(["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"])
     template = processors.TemplateProcessing(
         single="<|begin_of_text|> $A", special_tokens=[("<|begin_of_text|>", vocab_size - 3)]
@@ -29,7 +29,7 @@ def llama(vocab_size: int = 310) -> tokenizers.Tokenizer:
 
 def qwen(vocab_size: int = 310) -> tokenizers.Tokenizer:
     """With tokens that are not special, and that text may spell."""
-    library = _learned(_cut_by(QWEN_CUTS), vocab_size - 5)
+    library = _learned(cut_by(QWEN_CUTS), vocab_size - 5)
     library.normalizer = normalizers.NFC()
     library.post_processor = processors.ByteLevel(trim_offsets=False)
     library.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
@@ -37,7 +37,7 @@ def qwen(vocab_size: int = 310) -> tokenizers.Tokenizer:
     return library
 
 
-def _cut_by(rule: str) -> pre_tokenizers.PreTokenizer:
+def cut_by(rule: str) -> pre_tokenizers.PreTokenizer:
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(rule), "isolated"), byte_level])
 

@@ -1,13 +1,9 @@
-"""llama.cpp in this process, by the package `xllamacpp`, and GGUF files in fewer bits, by the package `gguf`."""
+"""llama.cpp in this process, by the package `xllamacpp`."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-
-BLOCK = 32  # numbers that share a scale in q8_0 and in q4_0
 
 
 def served(file: Path, *, context: int, texts: int = 1, threads: int = 1, in_float32: bool = False) -> Any:
@@ -36,29 +32,3 @@ def writer(server: Any) -> Callable[[Sequence[Sequence[int]], int], int]:
         return sum(answer["usage"]["completion_tokens"] for answer in answers)
 
     return write
-
-
-def in_fewer_bits(file: Path, kind: str) -> Path:
-    """A copy of a GGUF file with all matrices in this format, beside it."""
-    import gguf
-
-    reader, copied = gguf.GGUFReader(file), file.with_name(f"{kind}.gguf")
-    architecture = reader.fields["general.architecture"].contents()
-    copy = gguf.GGUFWriter(copied, architecture)
-    for name, field in reader.fields.items():
-        if name.startswith("GGUF.") or name == "general.architecture":
-            continue  # which the writer writes itself
-        of_items = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
-        copy.add_key_value(name, field.contents(), field.types[0], sub_type=of_items)
-    to = gguf.GGMLQuantizationType[kind.upper()]
-    for tensor in reader.tensors:
-        numbers = np.array(tensor.data)
-        if numbers.ndim == 2 and numbers.shape[1] % BLOCK == 0:
-            copy.add_tensor(tensor.name, gguf.quantize(numbers, to), raw_dtype=to)
-        else:
-            copy.add_tensor(tensor.name, numbers)
-    copy.write_header_to_file()
-    copy.write_kv_data_to_file()
-    copy.write_tensors_to_file()
-    copy.close()
-    return copied

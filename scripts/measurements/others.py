@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from measurements import llama_cpp
@@ -84,7 +84,12 @@ class Texts:
 ONE, EIGHT, PROMPT = "1 sequence", "8 sequences", "a prompt of 512"
 ASKED = {ONE: Texts(1, 16, 128), EIGHT: Texts(8, 16, 64), PROMPT: Texts(1, 512, 1)}
 OURS, OUR_INT8, TRANSFORMERS, LLAMA_CPP = "Pellucid", "Pellucid in int8", "transformers", "llama.cpp"
-IN_FLOAT32, *IN_FEWER_BITS = f"{LLAMA_CPP} f32", f"{LLAMA_CPP} q8_0", f"{LLAMA_CPP} q4_0"
+LLAMA_CPPS: dict[str, Literal["fp32", "q8_0", "q4_0"]] = {  # and the number format of its file
+    f"{LLAMA_CPP} f32": "fp32",
+    f"{LLAMA_CPP} q8_0": "q8_0",
+    f"{LLAMA_CPP} q4_0": "q4_0",
+}
+IN_FLOAT32, *IN_FEWER_BITS = LLAMA_CPPS
 PAIRS = (
     *((OURS, theirs) for theirs in (TRANSFORMERS, IN_FLOAT32, *IN_FEWER_BITS)),
     *((OUR_INT8, theirs) for theirs in (OURS, IN_FEWER_BITS[0])),
@@ -201,11 +206,10 @@ def writers_of(config: DecoderConfig, model: Decoder, programs: Sequence[str]) -
     if TRANSFORMERS in programs and is_here("transformers"):
         writers[TRANSFORMERS] = hugging_face_writer(hugging_face_model(config, model))
     if IN_FLOAT32 in programs and is_here("xllamacpp", "gguf"):
-        file = Path("model.gguf")
-        write_gguf(config, model.state_dict(), tokenizer_of(model.vocab_size), file, name="model")
-        writers[IN_FLOAT32] = llama_cpp_writer(file, in_float32=True)
-        for program in IN_FEWER_BITS:
-            writers[program] = llama_cpp_writer(llama_cpp.in_fewer_bits(file, program.split()[1]))
+        for program, precision in LLAMA_CPPS.items():
+            file, tokenizer = Path(f"{precision}.gguf"), tokenizer_of(model.vocab_size)
+            write_gguf(config, model.state_dict(), tokenizer, file, name="model", precision=precision)
+            writers[program] = llama_cpp_writer(file, in_float32=program == IN_FLOAT32)
     return writers
 
 

@@ -6,6 +6,7 @@ A reader here builds its model from what stands in the files alone, as other pro
 import json
 import random
 from functools import partial
+from unicodedata import normalize
 
 import pytest
 import tokenizers
@@ -20,7 +21,7 @@ from pellucid.errors import ConfigError
 from pellucid.exchange.architectures import ARCHITECTURES, from_hugging_face, to_hugging_face
 from pellucid.exchange.export import _with_class
 from pellucid.exchange.gguf import _add_shape, _add_vocabulary, as_gguf
-from pellucid.exchange.tokenizer_files import cuts_as_qwen2, tokenizer_files
+from pellucid.exchange.tokenizer_files import cuts_as, tokenizer_files
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 
@@ -99,7 +100,9 @@ def loaded(transformers, hf_config, hf_tensors):
     if hf_config["model_type"] != "mixtral":
         return built_by_transformers(transformers, hf_config, hf_tensors)
     config = transformers.AutoConfig.for_model(**hf_config)
-    return transformers.MixtralForCausalLM.from_pretrained(None, config=config, state_dict=dict(hf_tensors)).eval()
+    return transformers.MixtralForCausalLM.from_pretrained(
+        None, config=config, state_dict=dict(hf_tensors), experts_implementation="eager"
+    ).eval()
 
 
 def assert_computes_the_same(config, ours, theirs):
@@ -150,6 +153,8 @@ class File(dict):
 
 def read_gguf(transformers, architecture, file, tensors):
     """The model that a program builds from the keys and tensors of a file, and from nothing else."""
+    if "expert_count" in file:
+        architecture = "mixtral"
     if architecture == "gpt2":
         sizes = {"n_positions": "context_length", "n_embd": "embedding_length", "n_layer": "block_count"}
         sizes |= {"n_inner": "feed_forward_length", "n_head": "head_count", "layer_norm_epsilon": "layer_norm_eps"}
@@ -161,9 +166,14 @@ def read_gguf(transformers, architecture, file, tensors):
         sizes |= {"rms_norm_eps": "layer_norm_rms_eps"}
         hf_config = {"architectures": [f"{architecture.capitalize()}ForCausalLM"], "hidden_act": "silu"}
         hf_config |= {"rope_parameters": {"rope_type": "default", "rope_theta": file["rope_freq_base"]}}
+        hf_config |= {"attention_bias": any(name.endswith("o_proj.bias") for name in tensors)}
+        hf_config |= {"mlp_bias": any(name.endswith("down_proj.bias") for name in tensors)}
+        if architecture == "mixtral":
+            sizes |= {"num_local_experts": "expert_count", "num_experts_per_tok": "expert_used_count"}
+            hf_config |= {"sliding_window": None}
     hf_config |= {theirs: file[key] for theirs, key in sizes.items()}
     hf_config |= {"vocab_size": VOCAB_SIZE, "tie_word_embeddings": "lm_head.weight" not in tensors}
-    return built_by_transformers(transformers, {"model_type": architecture, **hf_config}, tensors)
+    return loaded(transformers, {"model_type": architecture, **hf_config}, tensors)
 
 
 def test_what_a_gguf_says_is_enough_to_compute_the_same(transformers, soak):
@@ -174,10 +184,10 @@ def test_what_a_gguf_says_is_enough_to_compute_the_same(transformers, soak):
             architecture, written, tensors = as_gguf(config, model_tensors(ours), VOCAB_SIZE)
         except ConfigError:  # the names of its knobs: test_gguf.py
             continue
-        architectures.add(architecture)
+        architectures.add((architecture, written.experts is not None))
         _add_shape(file := File(), architecture, written)
         assert_computes_the_same(config, ours, read_gguf(transformers, architecture, file, tensors))
-    assert len(architectures) > (3 if soak else 2)
+    assert len(architectures) > (4 if soak else 2)
 
 
 class Sharper(DecoderConfig):
@@ -256,6 +266,7 @@ TOKENIZERS = {
     "gpt2": Tokenizer(foreign.gpt2()),
     "a whole word": with_whole_word(foreign.gpt2()),
     "llama": Tokenizer(foreign.llama()),
+    "llama 3": changed(Tokenizer(foreign.llama()), model={"ignore_merges": True}),
     "qwen": Tokenizer(foreign.qwen()),
 }
 SHAPES = {
@@ -276,7 +287,7 @@ def test_every_class_is_loaded_with_the_ids_of_the_run(transformers, tmp_path, k
     for name, shape in SHAPES.items():
         config = DecoderConfig.model_validate({"context_length": 9, "d_model": 8, "n_layers": 1, "n_heads": 2, **shape})
         tensors = model_tensors(build_away_from_zero(config, tokenizer.vocab_size))
-        any_tokenizer = not cuts_as_qwen2(tokenizer)
+        any_tokenizer = cuts_as(tokenizer) != "qwen2"
         hf_config, _ = to_hugging_face(config, tensors, tokenizer.vocab_size, any_tokenizer=any_tokenizer)
         (folder := tmp_path / name).mkdir()
         (folder / "config.json").write_text(json.dumps(hf_config))
@@ -295,16 +306,19 @@ def test_every_class_is_loaded_with_the_ids_of_the_run(transformers, tmp_path, k
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
 def test_a_gguf_holds_a_vocabulary_that_gives_the_ids_of_the_run_or_is_refused(kind):
-    """A reader cuts as GPT-2 and joins by the merges in the file: that is all that the file says."""
+    """A reader cuts as the file says and joins by the merges in it. That of Qwen2 takes texts that are in NFC."""
     tokenizer, file = TOKENIZERS[kind], File()
-    if kind not in ("bpe", "chat", "gpt2"):
+    if kind not in ("bpe", "chat", "gpt2", "llama 3", "qwen"):
         with pytest.raises(ConfigError, match="^tokenizer"):
             _add_vocabulary(file, tokenizer)
         return
     _add_vocabulary(file, tokenizer)
     merges = [tuple(merge.split(" ")) for merge in file["token_merges"]]
     vocabulary = {token: id_ for id_, token in enumerate(file["token_list"])}
-    reader = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges))
-    reader.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    takes_words = file["tokenizer_pre"] == "llama-bpe"
+    reader = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges, ignore_merges=takes_words))
+    plain = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    known = {"llama-bpe": foreign.cut_by(foreign.LLAMA_CUTS), "qwen2": foreign.cut_by(foreign.QWEN_CUTS)}
+    reader.pre_tokenizer = known.get(file["tokenizer_pre"], plain)
     for text in TEXTS:
-        assert reader.encode(text).ids == tokenizer.encode(text)
+        assert reader.encode(normalize("NFC", text) if kind == "qwen" else text).ids == tokenizer.encode(text)

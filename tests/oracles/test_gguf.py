@@ -6,16 +6,19 @@ import random
 import shutil
 from collections import namedtuple
 from pathlib import Path
+from unicodedata import normalize
 
 import httpx
 import pytest
 import torch
 
+import foreign_tokenizers as foreign
 from model.model_axes import build_away_from_zero, tiny_config
 from pellucid.config.load import load_run_config
 from pellucid.config.shipped import find_config
 from pellucid.errors import ConfigError, InputOutputError
 from pellucid.exchange.gguf import loading_arguments, write_gguf
+from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import JINJA
 from pellucid.tokenizer.train import train_byte_pairs
 from tiny_run import VERSES
@@ -34,6 +37,9 @@ SHAPES = {
         "tied_embeddings": False,
     },
     "llama from layer_norm": {**LLAMA, "norm": "layer_norm", "activation": "relu_squared"},
+    "llama with biases": {**LLAMA, "n_heads": 4, "n_kv_heads": 2, "bias": True},
+    "llama with a bias in wide heads": {**LLAMA, "head_width": 12, "bias": ["queries_keys_values"]},
+    "llama with a bias in its layers": {**LLAMA, "bias": ["feed_forward"], "tied_embeddings": False},
     "qwen3": {**LLAMA, "qk_norm": True, "n_heads": 4, "n_kv_heads": 2},
     "qwen3 without positions": {**LLAMA, "position": {"type": "none"}, "qk_norm": True},
     "qwen3 of wide heads": {**LLAMA, "head_width": 160, "qk_norm": True},
@@ -42,6 +48,7 @@ SHAPES = {
     "gpt2, untied, sinusoidal": {**GPT2, "position": {"type": "sinusoidal"}, "tied_embeddings": False},
     "gpt2 without positions": {**GPT2, "position": {"type": "none"}, "d_ff": 64},
 }
+EXPERTS = {**LLAMA, "feed_forward": {"type": "moe", "n_experts": 5, "top_k": 3}, "n_kv_heads": 1}
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +139,9 @@ def llama_cpp():
     return importlib.import_module("measurements.llama_cpp")
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", [*SHAPES, "experts, which transformers does not read"])
 def test_llama_cpp_gives_each_token_the_probability_of_the_model(llama_cpp, tokenizer, tmp_path, name):
-    config = tiny_config(**{"d_model": 16, "context_length": 16, **SHAPES[name]})
+    config = tiny_config(**{"d_model": 16, "context_length": 16, **SHAPES.get(name, EXPERTS)})
     model, file = build_away_from_zero(config, tokenizer.vocab_size).eval(), tmp_path / "model.gguf"
     write_gguf(config, model.state_dict(), tokenizer, file, name="tiny")
     server = llama_cpp.served(file, context=config.context_length, in_float32=True)
@@ -143,12 +150,13 @@ def test_llama_cpp_gives_each_token_the_probability_of_the_model(llama_cpp, toke
 
 
 def test_llama_cpp_reads_copies_in_fewer_bits(llama_cpp, tokenizer, tmp_path):
-    config = tiny_config(**LLAMA, d_model=64, context_length=16)
+    config = tiny_config(**LLAMA, d_model=64, context_length=16)  # whose d_ff is no multiple of 32
     model, file = build_away_from_zero(config, tokenizer.vocab_size).eval(), tmp_path / "model.gguf"
     write_gguf(config, model.state_dict(), tokenizer, file, name="tiny")
     differences = [1e-4]
     for kind, part in (("q8_0", 0.4), ("q4_0", 0.3)):
-        copy = llama_cpp.in_fewer_bits(file, kind)
+        copy = tmp_path / f"{kind}.gguf"
+        write_gguf(config, model.state_dict(), tokenizer, copy, name="tiny", precision=kind)
         assert copy.stat().st_size < part * file.stat().st_size
         server = llama_cpp.served(copy, context=config.context_length, in_float32=True)
         differences.append(differences_of_log_p(server, model).median())
@@ -205,13 +213,22 @@ def texts_of_all_kinds(n):
         yield "".join(pieces)
 
 
-def test_text_becomes_the_same_tokens_in_llama_cpp(llama_cpp, tokenizer, tmp_path):
+@pytest.mark.parametrize("cuts", ["gpt-2", "llama-bpe", "qwen2"])
+def test_text_becomes_the_same_tokens_in_llama_cpp(llama_cpp, tokenizer, tmp_path, cuts):
+    """Qwen's normalizer is not in the file: its text is given as it normalises it, in NFC."""
+    if cuts == "llama-bpe":
+        library = foreign.llama()
+        library.model.ignore_merges = True
+        tokenizer = Tokenizer(library)
+    elif cuts == "qwen2":
+        tokenizer = Tokenizer(foreign.qwen())
     config = tiny_config(**LLAMA)
     tensors = build_away_from_zero(config, tokenizer.vocab_size).state_dict()
     write_gguf(config, tensors, tokenizer, tmp_path / "model.gguf", name="tiny")
     server = llama_cpp.served(tmp_path / "model.gguf", context=config.context_length)
     with httpx.Client(base_url=server.listening_address) as client:
         for text in texts_of_all_kinds(200):
+            text = normalize("NFC", text) if cuts == "qwen2" else text
             asked = {"content": text, "add_special": False, "parse_special": False}
             assert client.post("/tokenize", json=asked).json()["tokens"] == tokenizer.encode(text), ascii(text)
 

@@ -13,7 +13,10 @@ def export(
     run: Run,
     directory: Annotated[Path, Argument(metavar="DIR", help="The new folder.")],
     to: Annotated[Literal["hf", "gguf"], Option(help="hf: for transformers; gguf: for llama.cpp.")],
-    precision: Annotated[Literal["fp32", "bf16", "fp16"], Option(help="Number format of the weights.")] = "fp32",
+    precision: Annotated[
+        Literal["fp32", "bf16", "fp16", "q8_0", "q4_0"],
+        Option(help="Number format of the weights; q8_0 and q4_0: llama.cpp's, for gguf."),
+    ] = "fp32",
     checkpoint: Which = "best",
 ) -> None:
     """Export a trained model for other programs. As a folder for transformers, or a GGUF file for llama.cpp."""

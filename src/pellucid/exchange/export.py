@@ -27,7 +27,7 @@ from pellucid.exchange.gguf import loading_arguments, write_gguf
 from pellucid.exchange.model_card import HUGGING_FACE, HUGGING_FACE_CHAT, Exported, Loading, gguf_loading, model_card
 from pellucid.exchange.precision import Precision, rounded
 from pellucid.exchange.rewrites import as_llama
-from pellucid.exchange.tokenizer_files import cuts_as_qwen2, generation_settings, tokenizer_files
+from pellucid.exchange.tokenizer_files import cuts_as, generation_settings, tokenizer_files
 from pellucid.generation.single_token import own_part
 from pellucid.model.decoder import Decoder
 from pellucid.trained import TrainedModel, find_checkpoint, trained_model
@@ -72,7 +72,7 @@ def _read(run: Path, which: str) -> tuple[TrainedModel, Card]:
 def _write_hugging_face(
     trained: TrainedModel, config: DecoderConfig, directory: Path, precision: Precision, card: Card
 ) -> None:
-    any_tokenizer = not cuts_as_qwen2(trained.tokenizer)
+    any_tokenizer = cuts_as(trained.tokenizer) != "qwen2"
     config, tensors = _with_class(config, model_tensors(trained.model), any_tokenizer)
     tensors = {name: rounded(name, tensor, precision) for name, tensor in tensors.items()}
     vocab_size = trained.tokenizer.vocab_size
@@ -104,7 +104,8 @@ def _write_gguf(
     with new_folder(directory, 0) as draft:  # `write_gguf` checks the free space
         file = draft / "model.gguf"
         exported = Exported(*write_gguf(config, tensors, trained.tokenizer, file, name=name, precision=precision))
-        loading = gguf_loading(loading_arguments(exported.name, exported.config))
+        arguments = loading_arguments(exported.name, exported.config)
+        loading = gguf_loading(arguments, has_experts=exported.config.experts is not None)
         (draft / "README.md").write_text(card(exported, loading), encoding="utf-8", newline="\n")
 
 

@@ -3,10 +3,12 @@
     write_gguf(config, tensors, tokenizer, path, name="fables")
 
 A GGUF file names an architecture: a model becomes a `qwen3`, `qwen2`, `llama` or `gpt2`, if necessary rewritten
-(`rewrites.py`). The keys are those of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+(`rewrites.py`). A `llama` may have biases and experts. The keys are those of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 """
 
 import json
+import re
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -16,12 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pellucid.config.model import DecoderConfig
+from pellucid.config.model import BiasPlace, DecoderConfig
 from pellucid.errors import ConfigError, Fix, InputOutputError, Option
 from pellucid.exchange.architectures import to_hugging_face, used_biases
 from pellucid.exchange.knobs import knobs_of, require_all_written
-from pellucid.exchange.precision import Precision, rounded
+from pellucid.exchange.precision import BLOCK, IN_BLOCKS, Precision, rounded
 from pellucid.exchange.rewrites import Tensors, as_llama
+from pellucid.exchange.tokenizer_files import cuts_as
 from pellucid.files import require_room, written_whole
 from pellucid.model.build import head_width
 from pellucid.tokenizer import Tokenizer
@@ -44,7 +47,12 @@ LLAMA: Keys = {
     "head_width": ("key_length", "value_length", "rope_dimension_count"),
     "position.base": ("rope_freq_base",),
 }
+EXPERTS: Keys = {"feed_forward.n_experts": ("expert_count",), "feed_forward.top_k": ("expert_used_count",)}
 KEYS = {"gpt2": GPT2, "llama": LLAMA, "qwen2": LLAMA, "qwen3": LLAMA}
+LLAMA_BIASES: dict[str, tuple[BiasPlace, ...]] = {  # by the argument with which transformers' Llama has them
+    "attention_bias": ("queries_keys_values", "attention_output"),
+    "mlp_bias": ("feed_forward",),
+}
 QWEN3_HEAD_WIDTH = 128  # transformers assumes this for a qwen3, and ignores the file's key_length
 EXPORT_TO_HF = Fix("export with {}", Option("--to hf", 'to="hf"'))
 NORMAL, CONTROL, USER_DEFINED = 1, 3, 4  # types of tokens
@@ -67,8 +75,8 @@ def write_gguf(
     architecture, config, hf_tensors = as_gguf(config, tensors, tokenizer.vocab_size)
     writer = gguf.GGUFWriter(None, architecture)
     writer.add_name(name)
-    file_types = {"fp32": "ALL_F32", "bf16": "MOSTLY_BF16", "fp16": "MOSTLY_F16"}
-    writer.add_file_type(gguf.LlamaFileType[file_types[precision]])
+    file_type = {"fp32": "ALL_F32", "fp16": "MOSTLY_F16"}.get(precision, f"MOSTLY_{precision.upper()}")
+    writer.add_file_type(gguf.LlamaFileType[file_type])
     _add_shape(writer, architecture, config)
     _add_vocabulary(writer, tokenizer)
     n_bytes = 0
@@ -98,22 +106,19 @@ def as_gguf(config: DecoderConfig, tensors: Tensors, vocab_size: int) -> tuple[s
         if config.activation not in ("relu_squared", "swiglu"):
             what = f"without learned positions a GGUF is a llama or a qwen3, which have no {config.activation}"
             raise ConfigError("model.activation", what, EXPORT_TO_HF.after("train with swiglu or relu_squared"))
-        biases = used_biases(tensors)
-        if biases - {"queries_keys_values"} or (biases and config.qk_norm):
-            what = "the llama and the qwen3 of GGUF have no biases, "
-            what += "and its qwen2 has only those of queries, keys and values"
-            raise ConfigError("model.bias", what, EXPORT_TO_HF.after("train with false"))
+        if config.qk_norm and used_biases(tensors):
+            raise ConfigError("model.bias", "the qwen3 of GGUF has no biases", EXPORT_TO_HF.after("train with false"))
         width = QWEN3_HEAD_WIDTH if config.qk_norm else None
         config, tensors = as_llama(config, tensors, width)
-    hf_config, hf_tensors = to_hugging_face(config, tensors, vocab_size)
-    architecture: str = hf_config["model_type"]
+    as_qwen2 = head_width(config) * config.n_heads == config.d_model  # its heads have this width in a GGUF
+    hf_config, hf_tensors = to_hugging_face(config, tensors, vocab_size, any_tokenizer=not as_qwen2)
+    architecture = "llama" if config.experts else hf_config["model_type"]
     if architecture not in KEYS:
-        knob = "feed_forward" if config.feed_forward.type == "moe" else "attention"
-        raise ConfigError(f"model.{knob}", f"no {architecture} is written as GGUF here", EXPORT_TO_HF)
+        raise ConfigError("model.attention", f"no {architecture} is written as GGUF here", EXPORT_TO_HF)
     require_all_written(config, _written(architecture, config), f"the {architecture} of GGUF", EXPORT_TO_HF)
-    if architecture == "qwen2" and head_width(config) * config.n_heads != config.d_model:
-        what = f"the qwen2 of GGUF has heads of d_model / n_heads, and here they are {head_width(config)} wide"
-        raise ConfigError("model.head_width", what, EXPORT_TO_HF.after("train without biases"))
+    if architecture == "llama":  # all that the file has, zeros among them
+        biases = [place for flag, places in LLAMA_BIASES.items() if hf_config.get(flag) for place in places]
+        config = config.model_copy(update={"bias": tuple(biases)})
     return architecture, config, hf_tensors
 
 
@@ -125,6 +130,8 @@ def loading_arguments(architecture: str, config: DecoderConfig) -> dict[str, Any
             unread = {"head_dim": (head_width(config), QWEN3_HEAD_WIDTH)}
         case "gpt2":
             unread = {"n_positions": (config.context_length, 1024), "n_inner": (d_ff, 4 * config.d_model)}
+        case "llama":
+            unread = {flag: (config.has_bias(places[0]), False) for flag, places in LLAMA_BIASES.items()}
         case _:
             unread = {}
     return {key: value for key, (value, default) in unread.items() if value != default}
@@ -141,20 +148,23 @@ def _library() -> Any:
 
 def _add_shape(writer: Any, architecture: str, config: DecoderConfig) -> None:
     knobs = knobs_of(config)
-    for knob, keys in KEYS[architecture].items():
+    for knob, keys in _keys(architecture, config).items():
         for key in keys:
             getattr(writer, f"add_{key}")(knobs[knob])
+
+
+def _keys(architecture: str, config: DecoderConfig) -> Keys:
+    return KEYS[architecture] | (EXPERTS if config.experts else {})
 
 
 def _written(architecture: str, config: DecoderConfig) -> dict[str, Any]:
     """The knobs of the decoder that a program builds from the file: by its keys, tensors and architecture."""
     knobs, is_gpt2 = knobs_of(config), architecture == "gpt2"
-    in_keys = {knob: knobs[knob] for knob in (*KEYS[architecture], "tied_embeddings")}
-    built = DecoderConfig(
-        **{knob: value for knob, value in in_keys.items() if "." not in knob},
-        norm="layer_norm" if is_gpt2 else "rms_norm",
-        activation="gelu_tanh" if is_gpt2 else "swiglu",
-        qk_norm=architecture == "qwen3",
+    in_keys = {knob: knobs[knob] for knob in (*_keys(architecture, config), "tied_embeddings")}
+    built = DecoderConfig.model_validate(
+        {knob: value for knob, value in in_keys.items() if "." not in knob}
+        | {"norm": "layer_norm" if is_gpt2 else "rms_norm", "activation": "gelu_tanh" if is_gpt2 else "swiglu"}
+        | {"qk_norm": architecture == "qwen3", "feed_forward": {"type": "moe" if config.experts else "dense"}}
     )
     return knobs_of(built) | in_keys | ({"position": knobs["position"]} if is_gpt2 else {})  # a table in the tensors
 
@@ -164,44 +174,48 @@ def _named(gguf: Any, architecture: str, config: DecoderConfig, hf_tensors: Mapp
     (kind,) = (kind for kind, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
     names = gguf.get_tensor_name_map(kind, config.n_layers)
     n_heads, n_kv_heads = config.n_heads, config.n_kv_heads or config.n_heads
-    named = {}
+    named = defaultdict(list)
     for hf_name, tensor in hf_tensors.items():
         module, _, parameter = hf_name.rpartition(".")
         if architecture == "gpt2" and ".h." in hf_name and tensor.ndim == 2:
             tensor = tensor.mT  # only transformers has GPT-2's matrices transposed
         if architecture == "llama" and module.endswith(("q_proj", "k_proj")):
             tensor = _neighbours(tensor, n_heads if module.endswith("q_proj") else n_kv_heads)
-        named[f"{names.get_name(module)}.{parameter}"] = tensor
-    return named
+        of_all_experts = re.sub(r"\.experts\.\d+\.", ".experts.", module)
+        named[f"{names.get_name(of_all_experts)}.{parameter}"].append(tensor)
+    return {name: torch.stack(parts) if "_exps." in name else parts[0] for name, parts in named.items()}
 
 
 def _neighbours(matrix: Tensor, n_heads: int) -> Tensor:
-    """A matrix reordered for llama.cpp, which rotates coordinates 2i and 2i + 1, not i and i + K/2."""
-    halves = matrix.reshape(n_heads, 2, -1, matrix.size(1))
+    """A matrix or bias reordered for llama.cpp, which rotates coordinates 2i and 2i + 1, not i and i + K/2."""
+    halves = matrix.reshape(n_heads, 2, -1, *matrix.shape[1:])
     return halves.transpose(1, 2).reshape(matrix.shape)
 
 
 def _stored(gguf: Any, name: str, tensor: Tensor, precision: Precision) -> tuple[NDArray[Any], Any]:
-    """A tensor as stored in the file, and its type: float32 for vectors and positions, as by llama.cpp's converter."""
-    is_float32 = tensor.ndim == 1 or name.startswith("position_embd")
-    small = rounded(name, tensor.detach().cpu(), "fp32" if is_float32 else precision)
-    kind = gguf.GGMLQuantizationType[{torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}[small.dtype]]
+    """A tensor as stored in the file, and its type: more bits where llama.cpp's converter, too, takes more."""
+    if tensor.ndim == 1 or name.startswith("position_embd") or ".ffn_gate_inp." in name:
+        precision = "fp32"
+    elif precision in IN_BLOCKS and tensor.size(-1) % BLOCK:
+        precision = "fp16"
+    kind = gguf.GGMLQuantizationType[{"fp32": "F32", "fp16": "F16"}.get(precision, precision.upper())]
+    numbers = tensor.detach().cpu()
+    small = numbers if precision in IN_BLOCKS else rounded(name, numbers, precision)
     return gguf.quantize(small.float().contiguous().numpy(), kind), kind
 
 
 def _add_vocabulary(writer: Any, tokenizer: Tokenizer) -> None:
-    """Add a vocabulary of byte-level byte-pair encoding that cuts text as GPT-2 does. ConfigError for any other."""
+    """Add a vocabulary of byte-level byte-pair encoding. ConfigError if its cuts have no name there."""
     saved = json.loads(tokenizer.to_json())
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in saved["model"]["merges"]]
     if not merges:  # the library cannot write an empty list, and programs need the list
         raise ConfigError(
             "tokenizer.type", "GGUF needs merges, and this vocabulary has none", EXPORT_TO_HF.after("train with bpe")
         )
-    cuts, added_tokens = saved["pre_tokenizer"] or {}, saved["added_tokens"]
-    as_gpt2 = cuts.get("type") == "ByteLevel" and cuts["use_regex"] and not cuts["add_prefix_space"]
+    added_tokens, cuts = saved["added_tokens"], cuts_as(tokenizer)
     anywhere = all(not token[rule] for token in added_tokens for rule in ("single_word", "lstrip", "rstrip"))
-    if not (as_gpt2 and anywhere) or saved["normalizer"] is not None or saved["model"].get("ignore_merges"):
-        what = "it cuts text into words in another way than GPT-2, the only one that is written as GGUF here"
+    if not (cuts and anywhere):
+        what = "it cuts text into words in another way than GPT-2, Llama 3 and Qwen2"
         raise ConfigError("tokenizer", what, EXPORT_TO_HF)
     token_of = {id_: token for token, id_ in saved["model"]["vocab"].items()}
     type_of = dict.fromkeys(token_of, NORMAL)
@@ -209,7 +223,7 @@ def _add_vocabulary(writer: Any, tokenizer: Tokenizer) -> None:
         token_of[added["id"]] = added["content"]
         type_of[added["id"]] = CONTROL if added["special"] else USER_DEFINED
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
+    writer.add_tokenizer_pre(cuts)
     writer.add_token_list([token_of[id_] for id_ in range(tokenizer.vocab_size)])
     writer.add_token_types([type_of[id_] for id_ in range(tokenizer.vocab_size)])
     writer.add_token_merges(merges)

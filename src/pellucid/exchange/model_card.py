@@ -69,8 +69,12 @@ as `{end}`, becomes one: transformers writes the chat template as text. Take the
 )
 
 
-def gguf_loading(arguments: Mapping[str, Any]) -> Loading:
+def gguf_loading(arguments: Mapping[str, Any], *, has_experts: bool) -> Loading:
     """How to load a GGUF file. arguments: values that transformers does not read in the file."""
+    if has_experts:
+        return Loading(
+            "gguf", "llama.cpp and the programs that are built on it read `model.gguf`; transformers does not.\n"
+        )
     passed = "".join(f", {name}={value}" for name, value in arguments.items())
     return Loading(
         "gguf",

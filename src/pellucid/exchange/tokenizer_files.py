@@ -16,23 +16,38 @@ from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import JINJA
 from pellucid.tokenizer.tokenizer import template_ids
 
-# transformers 5 gives these to every model of the class Qwen2, whatever its tokenizer.json says.
-QWEN2_WORDS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA3_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+    r"\s+(?!\S)|\s+"
 )
-QWEN2_CUTS = [
-    {"type": "Split", "pattern": {"Regex": QWEN2_WORDS}, "behavior": "Isolated", "invert": False},
-    {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
-]
+QWEN2_WORDS = LLAMA3_WORDS.replace(r"\p{N}{1,3}", r"\p{N}")
 
 
-def cuts_as_qwen2(tokenizer: Tokenizer) -> bool:
-    """Whether it normalises and cuts a text as Qwen2's does, so that both give the same ids."""
+def _by(words: str) -> list[dict[str, Any]]:
+    return [
+        {"type": "Split", "pattern": {"Regex": words}, "behavior": "Isolated", "invert": False},
+        {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
+    ]
+
+
+# How well-known models cut a text into words, by llama.cpp's names: the cuts, the normalizer, and whether a word that
+# is in the vocabulary is taken as it is.
+CUTS: dict[str, tuple[list[dict[str, Any]], dict[str, str] | None, bool]] = {
+    "gpt-2": ([{"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}], None, False),
+    "llama-bpe": (_by(LLAMA3_WORDS), None, True),
+    "qwen2": (_by(QWEN2_WORDS), {"type": "NFC"}, False),  # transformers 5 cuts so for any Qwen2
+}
+
+
+def cuts_as(tokenizer: Tokenizer) -> str | None:
+    """The name in CUTS of the model whose tokenizer normalises and cuts a text in the same way, if there is one."""
     saved = json.loads(tokenizer.to_json())
-    cuts = (saved["pre_tokenizer"] or {}).get("pretokenizers", [])
-    without_offsets = [{key: value for key, value in cut.items() if key != "trim_offsets"} for cut in cuts]
-    is_plain = not saved["model"].get("ignore_merges")
-    return is_plain and saved["normalizer"] == {"type": "NFC"} and without_offsets == QWEN2_CUTS
+    cut = saved["pre_tokenizer"] or {}
+    without_offsets = [
+        {key: value for key, value in each.items() if key != "trim_offsets"} for each in cut.get("pretokenizers", [cut])
+    ]
+    here = without_offsets, saved["normalizer"], bool(saved["model"].get("ignore_merges"))
+    return next((name for name, cuts in CUTS.items() if cuts == here), None)
 
 
 def tokenizer_files(tokenizer: Tokenizer, context_length: int) -> dict[str, str]:
