@@ -12,16 +12,15 @@ row: the next of its prompt while it still reads, else the one that it drew.
 Shapes: N rows, U rows that differ, T positions that all have, V vocabulary, X hidden vectors or logits.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from pellucid.generation.single_token import SingleTokenDecoder, reader_of_one_token
+from pellucid.generation.single_token import reader_of_one_token, reader_of_prompts
 from pellucid.kernels.products import FasterProducts
-from pellucid.model.decoder import Decoder
 from pellucid.model.language_model import LanguageModel, State, product_dtype
 
 TOKENS_READ_AT_ONCE = 128  # at least, of each row: the vectors of so many are in memory at the same time
@@ -36,20 +35,11 @@ class InStep:
     The model must be in eval mode.
     """
 
-    _read: Callable[..., Tensor]
-    _logits: Callable[[Tensor], Tensor]
-
     def __init__(self, model: LanguageModel, n_slots: int, capacity: int) -> None:
-        self.n_slots = n_slots
-        self._model, self._capacity = model, min(capacity, model.max_positions)
+        self.n_slots, self._model, self._capacity = n_slots, model, min(capacity, model.max_positions)
         self._device = next(model.parameters()).device
         self._read_one = reader_of_one_token(model)
-        # A proven decoder need not compute those of every token that it reads; one with a `forward` of its own might.
-        self._read, self._logits = (
-            (model.hidden, model.unembed)
-            if isinstance(model, Decoder) and isinstance(self._read_one, SingleTokenDecoder)
-            else (model, nn.Identity())
-        )
+        self._read, self._logits = reader_of_prompts(model, self._read_one)
         self._state: State | None = None
         self._row_of: dict[int, int] = {}  # each slot's in the state
 

@@ -52,7 +52,7 @@ class SingleTokenDecoder:
     """`decoder(tokens_B1, cache)[:, -1]` for a decoder in eval mode, to rounding."""
 
     def __init__(self, decoder: Decoder) -> None:
-        self._context_length = decoder.context_length
+        self.decoder = decoder
         self._embed, self._unembed = lean_embeddings(decoder.embeddings)
         self._add_positions, _ = decoder.positions.on_one_token()
         self._blocks = [on_one_token(block) for block in decoder.blocks]
@@ -63,8 +63,8 @@ class SingleTokenDecoder:
     def __call__(self, tokens_B: Tensor, cache: State) -> Tensor:
         """Logits (B, V) for the token after this one, which is added to the cache."""
         assert isinstance(cache, KVCache)
-        if cache.length >= self._context_length:
-            raise ValueError(f"{cache.length + 1} tokens are more than the context_length of {self._context_length}")
+        if cache.length >= (most := self.decoder.context_length):
+            raise ValueError(f"{cache.length + 1} tokens are more than the context_length of {most}")
         return self.logits(tokens_B, cache.length, cache.layers)
 
     def logits(self, tokens_B: Tensor, position: Position, layer_caches: Sequence[State]) -> Tensor:
@@ -95,6 +95,15 @@ def reader_of_one_token(model: LanguageModel) -> Callable[[Tensor, State], Tenso
             _log.warning("writes with the model itself, 1.5 x slower: the lean decoder computes something else")
             _WARNED_OF.add(model)
     return lambda tokens_B, state: model(tokens_B[:, None], state)[:, -1]
+
+
+def reader_of_prompts(model: LanguageModel, read_one: object) -> tuple[Callable[..., Tensor], Projection]:
+    """From tokens to vectors, and on to logits: only a proved decoder need not compute those of every token."""
+    return (
+        (read_one.decoder.hidden, read_one.decoder.unembed)
+        if isinstance(read_one, SingleTokenDecoder)
+        else (model, nn.Identity())
+    )
 
 
 def proved(model: Decoder) -> SingleTokenDecoder | None:

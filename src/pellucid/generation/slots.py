@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pellucid.generation.single_token import SingleTokenDecoder, reader_of_one_token
+from pellucid.generation.single_token import SingleTokenDecoder, reader_of_one_token, reader_of_prompts
 from pellucid.model.decoder import Decoder
 from pellucid.model.kv_cache import KVCache, LayerCache, attend_on_one_token, rotated
 from pellucid.model.language_model import LanguageModel, State
@@ -46,10 +46,10 @@ def is_lean(block: nn.Module) -> bool:
 class SlotsOfDecoder:
     """One key/value cache for all slots. A slot reads its prompt by the ordinary forward pass, in its part of it."""
 
-    def __init__(self, decoder: Decoder, lean: SingleTokenDecoder, n_slots: int) -> None:
+    def __init__(self, lean: SingleTokenDecoder, n_slots: int) -> None:
         self.n_slots = n_slots
-        self._decoder, self._lean = decoder, lean
-        self._layers: Sequence[LayerCache] = decoder.new_state(n_slots).layers  # type: ignore[assignment]
+        self._decoder, self._lean = lean.decoder, lean
+        self._layers: Sequence[LayerCache] = lean.decoder.new_state(n_slots).layers  # type: ignore[assignment]
         self._slots = [
             KVCache([LayerCache(layer.keys_BGSK[i : i + 1], layer.values_BGSK[i : i + 1]) for layer in self._layers])
             for i in range(n_slots)
@@ -133,9 +133,7 @@ class SlotsOfAnyModel:
     def __init__(self, model: LanguageModel, read_one: Callable[[Tensor, State], Tensor], n_slots: int) -> None:
         self.n_slots = n_slots
         self._model, self._read_one = model, read_one
-        # A proven decoder need not compute logits of a prompt; one with a `forward` of its own might.
-        is_proven = isinstance(model, Decoder) and isinstance(read_one, SingleTokenDecoder)
-        self._read: Callable[..., Tensor] = model.hidden if is_proven else model  # type: ignore[assignment]
+        self._read, _ = reader_of_prompts(model, read_one)
         self._device = next(model.parameters()).device
         self._states: list[State] = [model.new_state(1, 1)] * n_slots
 
@@ -163,6 +161,6 @@ class SlotsOfAnyModel:
 def make_slots(model: LanguageModel, n_slots: int) -> SlotsOfDecoder | SlotsOfAnyModel:
     """Side by side where the model can, else one after the other. The model must be in eval mode."""
     read_one = reader_of_one_token(model)
-    if isinstance(model, Decoder) and isinstance(read_one, SingleTokenDecoder) and can_run_side_by_side(model):
-        return SlotsOfDecoder(model, read_one, n_slots)
+    if isinstance(read_one, SingleTokenDecoder) and can_run_side_by_side(read_one.decoder):
+        return SlotsOfDecoder(read_one, n_slots)
     return SlotsOfAnyModel(model, read_one, n_slots)
