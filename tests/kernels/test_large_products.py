@@ -33,11 +33,12 @@ def test_threads_share_the_outputs_of_a_single_row_s_product_which_does_not_depe
         assert all(torch.equal(product, products[0]) for product in products)
 
 
+@pytest.mark.parametrize("n_outputs", [9, 384, 400])
 @pytest.mark.parametrize("has_bias", [False, True])
-def test_a_matrix_in_int8_is_read_in_int8_and_neither_input_nor_product_is_rounded(has_bias):
-    weight_OI, x_1I = as_int8(torch.randn(9, 192)), torch.randn(1, 192)
+def test_a_matrix_in_int8_is_read_in_int8_and_neither_input_nor_product_is_rounded(has_bias, n_outputs):
+    weight_OI, x_1I = as_int8(torch.randn(n_outputs, 192)), torch.randn(1, 192)
     weight_OI[2, :64] = 0  # a constant of 0
-    bias_O = torch.randn(9) if has_bias else None
+    bias_O = torch.randn(n_outputs) if has_bias else None
     y_1O = summed_int8_product(*int8_of(weight_OI), bias_O)(x_1I)
     assert_equal_to_rounding(y_1O, F.linear(x_1I, weight_OI, bias_O), dtype=torch.float32)
 
@@ -52,6 +53,8 @@ def test_only_a_matrix_in_int8_is_taken_for_one():
     torch.testing.assert_close(constants_OM.flatten(), constants_M)
     last_differs = as_int8(weight_OI)
     last_differs[-1, -1] += 1e-4
+    assert int8_of(last_differs) is None
+    last_differs[-1, -1] = torch.nan
     assert int8_of(last_differs) is None
 
 
