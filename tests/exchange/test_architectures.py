@@ -129,6 +129,15 @@ KV_HEADS = {
     "Qwen3": {"num_key_value_heads": 4},
     "Mistral": {"num_key_value_heads": 4},
 }
+# Beyond 6 tokens: one clock keeps its speed, one is slowed by the whole factor, and one by something between.
+STRETCHED = {
+    "rope_type": "llama3",
+    "rope_theta": 20.0,
+    "factor": 8.0,
+    "original_max_position_embeddings": 6,
+    "low_freq_factor": 0.2,
+    "high_freq_factor": 0.9,
+}
 TOKENS = {"vocab_size": VOCAB_SIZE, "bos_token_id": 0, "eos_token_id": 0}
 
 
@@ -153,6 +162,7 @@ def made_by_transformers(transformers, name, **knobs):
         ("Llama", {"tie_word_embeddings": False}),
         ("Llama", {"num_key_value_heads": 2, "head_dim": 6, "rms_norm_eps": 0.01, "attention_bias": True}),
         ("Llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 300.0}, "mlp_bias": True}),
+        ("Llama", {"rope_parameters": STRETCHED, "head_dim": 6}),
         ("Qwen3", {"num_key_value_heads": 2, "head_dim": 6, "rms_norm_eps": 0.01}),
         ("Qwen3", {"num_key_value_heads": 4, "use_sliding_window": True, "sliding_window": 3, "max_window_layers": 0}),
         ("Qwen3", {"num_key_value_heads": 4, "attention_bias": True, "tie_word_embeddings": False}),
@@ -233,7 +243,9 @@ def test_llama_as_older_transformers_wrote_it_is_imported(transformers):
         ("Llama", {"architectures": ["LlamaForSequenceClassification"]}, "LlamaForSequenceClassification is no class"),
         ("Llama", {"model_type": None, "architectures": None}, "a config.json without model_type is no class"),
         ("Llama", {"hidden_act": "gelu"}, "hidden_act is 'gelu', but Pellucid has silu or swish"),
-        ("Llama", {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_scaling is {'rope_type': 'llama3'"),
+        ("Llama", {"rope_scaling": {"rope_type": "yarn", "factor": 8.0}}, "rope_scaling is {'rope_type': 'yarn'"),
+        ("Llama", {"rope_scaling": {**STRETCHED, "factor": "8"}}, "factor is '8', not a number"),
+        ("Llama", {"rope_scaling": {**STRETCHED, "factor": 0.5}}, "no decoder has this shape: Input should be"),
         ("Llama", {"rope_parameters": {"full_attention": {"rope_theta": 1.0}}}, "rope_parameters is {'full"),
         ("Llama", {"rope_parameters": "yarn"}, "rope_parameters is 'yarn', not an object"),
         ("Llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5, but Pellucid has 1 for Llama"),

@@ -14,7 +14,7 @@ import torch
 
 import foreign_tokenizers as foreign
 from exchange.hugging_face_models import assert_names_a_turned_knob, built_by_transformers
-from model.model_axes import build_away_from_zero
+from model.model_axes import STRETCH, build_away_from_zero
 from pellucid.checkpoint.training_state import model_tensors
 from pellucid.config.model import DecoderConfig, RotaryConfig
 from pellucid.errors import ConfigError
@@ -29,7 +29,7 @@ VOCAB_SIZE = 29
 END = "<|endoftext|>"
 ROPE = {"type": "rope"}
 POSITIONS = [
-    {**ROPE, "base": 500.0},
+    {**ROPE, "base": 500.0, "stretch": STRETCH},
     {**ROPE, "base": 3e5, "rotated_fraction": 0.5},
     {**ROPE, "unrotated_last_layers": 1},
     {"type": "learned"},
@@ -173,7 +173,11 @@ def read_gguf(transformers, architecture, file, tensors):
             hf_config |= {"sliding_window": None}
     hf_config |= {theirs: file[key] for theirs, key in sizes.items()}
     hf_config |= {"vocab_size": VOCAB_SIZE, "tie_word_embeddings": "lm_head.weight" not in tensors}
-    return loaded(transformers, {"model_type": architecture, **hf_config}, tensors)
+    slowness_I = tensors.pop("rope_freqs.weight", 1.0)
+    model = loaded(transformers, {"model_type": architecture, **hf_config}, tensors)
+    if architecture != "gpt2":
+        model.model.rotary_emb.inv_freq /= slowness_I
+    return model
 
 
 def test_what_a_gguf_says_is_enough_to_compute_the_same(transformers, soak):
@@ -196,14 +200,14 @@ class Sharper(DecoderConfig):
     sharpness: float = 1.0
 
 
-class StretchedRotary(RotaryConfig):
-    stretch: float = 1.0
+class BentRotary(RotaryConfig):
+    bend: float = 1.0
 
 
-class Stretched(DecoderConfig):
+class Bent(DecoderConfig):
     """With a knob of tomorrow in one of its parts."""
 
-    position: StretchedRotary
+    position: BentRotary
 
 
 @pytest.mark.parametrize("export", [to_hugging_face, as_gguf])
@@ -211,7 +215,7 @@ class Stretched(DecoderConfig):
     ("knob", "new"),
     [
         ("sharpness", partial(Sharper, sharpness=2.0)),
-        ("position.stretch", partial(Stretched, position=StretchedRotary(type="rope", stretch=4.0))),
+        ("position.bend", partial(Bent, position=BentRotary(type="rope", bend=4.0))),
     ],
 )
 def test_a_knob_that_is_newer_than_the_exports_is_refused_by_its_name(export, knob, new):

@@ -15,6 +15,8 @@ from pellucid.model.build import build_model
 
 VOCAB_SIZE = 11
 
+STRETCH = {"factor": 3.0, "trained_length": 6, "slow_turns": 0.005, "fast_turns": 1.2}  # slows all clocks of tiny heads
+
 AXES = {
     "position": [
         {"type": "sinusoidal"},

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import foreign_tokenizers as foreign
-from model.model_axes import build_away_from_zero, tiny_config
+from model.model_axes import STRETCH, build_away_from_zero, tiny_config
 from pellucid.config.load import load_run_config
 from pellucid.config.shipped import find_config
 from pellucid.errors import ConfigError, InputOutputError
@@ -40,6 +40,7 @@ SHAPES = {
     "llama with biases": {**LLAMA, "n_heads": 4, "n_kv_heads": 2, "bias": True},
     "llama with a bias in wide heads": {**LLAMA, "head_width": 12, "bias": ["queries_keys_values"]},
     "llama with a bias in its layers": {**LLAMA, "bias": ["feed_forward"], "tied_embeddings": False},
+    "llama, stretched": {**LLAMA, "position": {"type": "rope", "base": 100.0, "stretch": STRETCH}},
     "qwen3": {**LLAMA, "qk_norm": True, "n_heads": 4, "n_kv_heads": 2},
     "qwen3 without positions": {**LLAMA, "position": {"type": "none"}, "qk_norm": True},
     "qwen3 of wide heads": {**LLAMA, "head_width": 160, "qk_norm": True},

@@ -62,7 +62,7 @@ def attention_sublayer(x, config, weights, name):
         layer = int(name.split(".")[1])
         if config.position.type == "rope" and layer < config.n_layers - config.position.unrotated_last_layers:
             rotated = int(config.position.rotated_fraction * len(head[0]))
-            return positions.rotate_first(rotated, head, 0, config.position.base)
+            return positions.rotate_first(rotated, head, 0, config.position.base, config.position.stretch)
         return head
 
     def attend(q, k, v):

@@ -1,4 +1,4 @@
-"""Sinusoidal positions and RoPE, number by number in float64 (equations 4 and 5)."""
+"""Sinusoidal positions and RoPE, number by number in float64 (equations 4, 5 and 49)."""
 
 import math
 
@@ -16,17 +16,30 @@ def sinusoidal(n_positions, width):
     return table
 
 
-def rotate_as_in_the_paper(x, start, base):
-    """Row t of x at position start + t: the pair (2i, 2i+1) turned by position * base^(-2i/width)."""
+def rotate_as_in_the_paper(x, start, base, stretch=None):
+    """Row t of x at position start + t: the pair (2i, 2i+1) turned by position * base^(-2i/width), or more slowly."""
     rotated = np.zeros_like(x)
     width = len(x[0])
     for t in range(len(x)):
         for i in range(width // 2):
-            angle = (start + t) * base ** (-2 * i / width)
+            angle = (start + t) * slowed(base ** (-2 * i / width), stretch)
             a, b = x[t][2 * i], x[t][2 * i + 1]
             rotated[t][2 * i] = a * math.cos(angle) - b * math.sin(angle)
             rotated[t][2 * i + 1] = b * math.cos(angle) + a * math.sin(angle)
     return rotated
+
+
+def slowed(speed, stretch):
+    """What is left of the speed of a clock, in radians per token."""
+    if stretch is None:
+        return speed
+    turns = stretch.trained_length * speed / (2 * math.pi)
+    if turns >= stretch.fast_turns:
+        return speed
+    if turns <= stretch.slow_turns:
+        return speed / stretch.factor
+    share = (turns - stretch.slow_turns) / (stretch.fast_turns - stretch.slow_turns)
+    return share * speed + (1 - share) * speed / stretch.factor
 
 
 def halves_to_pairs(width):
@@ -34,14 +47,14 @@ def halves_to_pairs(width):
     return [index for i in range(width // 2) for index in (i, i + width // 2)]
 
 
-def rotate(x, start, base):
+def rotate(x, start, base, stretch=None):
     """RoPE with the pairing (i, i + width/2): the paper's, between a permutation and its inverse."""
     permutation = halves_to_pairs(len(x[0]))
     rotated = np.zeros_like(x)
-    rotated[:, permutation] = rotate_as_in_the_paper(x[:, permutation], start, base)
+    rotated[:, permutation] = rotate_as_in_the_paper(x[:, permutation], start, base, stretch)
     return rotated
 
 
-def rotate_first(width, x, start, base):
+def rotate_first(width, x, start, base, stretch=None):
     """Partial RoPE: the first `width` coordinates turn as a head of that width would, the others stay."""
-    return np.concatenate([rotate(x[:, :width], start, base), x[:, width:]], axis=1)
+    return np.concatenate([rotate(x[:, :width], start, base, stretch), x[:, width:]], axis=1)

@@ -16,6 +16,19 @@ class SinusoidalConfig(Section):
     type: Literal["sinusoidal"]
 
 
+class StretchConfig(Section):
+    """Slow clocks run slower, for texts longer than those of training (Llama 3.1; equation 49)."""
+
+    factor: float = Field(ge=1, description="how many times slower the slowest clocks turn")
+    trained_length: int = Field(ge=1, description="context length of the training before")
+    slow_turns: float = Field(1.0, ge=0, description="clocks with fewer turns in it are slowed by the whole factor")
+    fast_turns: float = Field(4.0, gt=0, description="clocks with more turns in it stay as they are")
+
+    def _rules(self) -> Iterable[Rule]:
+        wrong = f"{self.slow_turns:g} is not below fast_turns {self.fast_turns:g}"
+        yield self.slow_turns >= self.fast_turns, "slow_turns fast_turns", wrong, "choose a smaller number"
+
+
 class RotaryConfig(Section):
     """Queries and keys rotated by their position (Su et al. 2021)."""
 
@@ -27,6 +40,7 @@ class RotaryConfig(Section):
     unrotated_last_layers: int = Field(
         0, ge=0, description="number of layers, the last ones, without rotation: they see content, not position"
     )
+    stretch: StretchConfig | None = Field(None, description="slower clocks for longer texts; null: as they are")
 
     def rotated_width(self, head_width: int) -> int:
         """The number of coordinates of a head that are rotated."""

@@ -14,6 +14,12 @@ from pellucid.model.build import head_width
 # Features of the classes that no Pellucid model has.
 ONLY: dict[str, Any] = {"is_causal": True, "quantization_config": None, "pruned_heads": {}}
 SLIDING = "sliding_attention"
+STRETCH = {
+    "factor": "factor",
+    "trained_length": "original_max_position_embeddings",
+    "slow_turns": "low_freq_factor",
+    "fast_turns": "high_freq_factor",
+}
 DAMAGED = "download the model again, or choose another"
 
 
@@ -41,8 +47,9 @@ def written_config(
     if architecture.sets_head_width:
         written["head_dim"] = head_width(config)
     if isinstance(config.position, RotaryConfig):
-        rotation = {"rope_theta": config.position.base}
-        written.update(rotation, rope_parameters={"rope_type": "default", **rotation})
+        rotation = rope_parameters(config.position)
+        written |= {"rope_theta": config.position.base, "rope_parameters": rotation}
+        written |= {"rope_scaling": rotation} if config.position.stretch else {}  # its name before version 5
     if config.experts:
         written["num_local_experts"] = config.experts.n_experts
         written["num_experts_per_tok"] = config.experts.top_k
@@ -55,6 +62,14 @@ def written_config(
             written["max_window_layers"] = config.n_layers if window is None else 0
             written["layer_types"] = ["full_attention" if window is None else SLIDING] * config.n_layers
     return written
+
+
+def rope_parameters(rope: RotaryConfig) -> dict[str, Any]:
+    """The rotation, as transformers describes it."""
+    if rope.stretch is None:
+        return {"rope_type": "default", "rope_theta": rope.base}
+    stretch = {STRETCH[knob]: value for knob, value in rope.stretch.model_dump().items()}
+    return {"rope_type": "llama3", "rope_theta": rope.base, **stretch}
 
 
 def read_config(architecture: Architecture, hf_config: Mapping[str, Any], where: str) -> tuple[DecoderConfig, int]:
@@ -177,14 +192,18 @@ class _Reader:
         parameters = self.values.get(key) or {}
         self.require(isinstance(parameters, dict), key, "an object")
         kind = parameters.get("rope_type", parameters.get("type", "default"))
-        if kind != "default" or any(isinstance(value, dict) for value in parameters.values()):
-            self.refuse(key, "one rotation, without scaling")
+        if kind not in ("default", "llama3") or any(isinstance(value, dict) for value in parameters.values()):
+            self.refuse(key, "one rotation, stretched as Llama 3.1's or not at all")
         rope_values = {"rope_theta": 10_000.0, "partial_rotary_factor": 1.0, **self.values, **parameters}
         rotation = _Reader(self.architecture, rope_values, self.where)
         fraction = rotation.number("partial_rotary_factor")
         if fraction != 1:
             rotation.refuse("partial_rotary_factor", f"1 for {self.architecture.name}")
-        return {"type": "rope", "base": rotation.number("rope_theta"), "rotated_fraction": fraction}
+        rope = {"type": "rope", "base": rotation.number("rope_theta"), "rotated_fraction": fraction}
+        if kind == "llama3":
+            read = {"trained_length": rotation.integer}
+            rope["stretch"] = {knob: read.get(knob, rotation.number)(name) for knob, name in STRETCH.items()}
+        return rope
 
     def window(self) -> int | None:
         """The window of all layers, or None if they have none."""

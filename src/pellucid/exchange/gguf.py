@@ -18,15 +18,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pellucid.config.model import BiasPlace, DecoderConfig
+from pellucid.config.model import BiasPlace, DecoderConfig, RotaryConfig
 from pellucid.errors import ConfigError, Fix, InputOutputError, Option
 from pellucid.exchange.architectures import to_hugging_face, used_biases
+from pellucid.exchange.config_json import rope_parameters
 from pellucid.exchange.knobs import knobs_of, require_all_written
 from pellucid.exchange.precision import BLOCK, IN_BLOCKS, Precision, rounded
 from pellucid.exchange.rewrites import Tensors, as_llama
 from pellucid.exchange.tokenizer_files import cuts_as
 from pellucid.files import require_room, written_whole
 from pellucid.model.build import head_width
+from pellucid.model.positions import clock_angles
+from pellucid.model.stretch import Stretch
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import JINJA
 
@@ -54,6 +57,7 @@ LLAMA_BIASES: dict[str, tuple[BiasPlace, ...]] = {  # by the argument with which
     "mlp_bias": ("feed_forward",),
 }
 QWEN3_HEAD_WIDTH = 128  # transformers assumes this for a qwen3, and ignores the file's key_length
+SLOWNESS = "rope_freqs.weight"  # of a llama: how many times slower each clock turns
 EXPORT_TO_HF = Fix("export with {}", Option("--to hf", 'to="hf"'))
 NORMAL, CONTROL, USER_DEFINED = 1, 3, 4  # types of tokens
 
@@ -116,6 +120,9 @@ def as_gguf(config: DecoderConfig, tensors: Tensors, vocab_size: int) -> tuple[s
     if architecture not in KEYS:
         raise ConfigError("model.attention", f"no {architecture} is written as GGUF here", EXPORT_TO_HF)
     require_all_written(config, _written(architecture, config), f"the {architecture} of GGUF", EXPORT_TO_HF)
+    if isinstance(config.position, RotaryConfig) and config.position.stretch:
+        speeds_I = clock_angles(2, head_width(config), config.position.base)[1]
+        hf_tensors[SLOWNESS] = speeds_I / Stretch(**config.position.stretch.model_dump())(speeds_I, speeds_I)
     if architecture == "llama":  # all that the file has, zeros among them
         biases = [place for flag, places in LLAMA_BIASES.items() if hf_config.get(flag) for place in places]
         config = config.model_copy(update={"bias": tuple(biases)})
@@ -125,6 +132,7 @@ def as_gguf(config: DecoderConfig, tensors: Tensors, vocab_size: int) -> tuple[s
 def loading_arguments(architecture: str, config: DecoderConfig) -> dict[str, Any]:
     """Arguments that `from_pretrained(..., gguf_file=...)` needs, as it does not read these values in the file."""
     d_ff = config.d_ff or 4 * config.d_model
+    unread: dict[str, tuple[Any, Any]] = {}
     match architecture:
         case "qwen3":
             unread = {"head_dim": (head_width(config), QWEN3_HEAD_WIDTH)}
@@ -132,6 +140,8 @@ def loading_arguments(architecture: str, config: DecoderConfig) -> dict[str, Any
             unread = {"n_positions": (config.context_length, 1024), "n_inner": (d_ff, 4 * config.d_model)}
         case "llama":
             unread = {flag: (config.has_bias(places[0]), False) for flag, places in LLAMA_BIASES.items()}
+            if isinstance(config.position, RotaryConfig) and config.position.stretch:
+                unread["rope_parameters"] = rope_parameters(config.position), None
         case _:
             unread = {}
     return {key: value for key, (value, default) in unread.items() if value != default}
@@ -166,7 +176,9 @@ def _written(architecture: str, config: DecoderConfig) -> dict[str, Any]:
         | {"norm": "layer_norm" if is_gpt2 else "rms_norm", "activation": "gelu_tanh" if is_gpt2 else "swiglu"}
         | {"qk_norm": architecture == "qwen3", "feed_forward": {"type": "moe" if config.experts else "dense"}}
     )
-    return knobs_of(built) | in_keys | ({"position": knobs["position"]} if is_gpt2 else {})  # a table in the tensors
+    # GPT-2 has a table of its positions in the tensors, a llama of what its clocks are slowed by.
+    in_tensors = {"gpt2": ["position"], "llama": [knob for knob in knobs if knob.startswith("position.stretch")]}
+    return knobs_of(built) | in_keys | {knob: knobs[knob] for knob in in_tensors.get(architecture, ())}
 
 
 def _named(gguf: Any, architecture: str, config: DecoderConfig, hf_tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import nn
 from typing_extensions import assert_never
@@ -23,6 +22,7 @@ from pellucid.config.model import (
     RotaryConfig,
     SinusoidalConfig,
     SlidingWindowConfig,
+    StretchConfig,
 )
 from pellucid.model.attention import MultiHeadAttention, Rotate, explicit_attention, fused_attention
 from pellucid.model.bigram import Bigram
@@ -31,16 +31,12 @@ from pellucid.model.decoder import Decoder
 from pellucid.model.embeddings import Embeddings, SeparateEmbeddings, SoftCap, TiedEmbeddings
 from pellucid.model.experts import Experts, Router
 from pellucid.model.feed_forward import Activation, FeedForward, SwiGLU, relu_squared
-from pellucid.model.initialization import initialize, initialize_recurrent
+from pellucid.model.initialization import initialize
 from pellucid.model.language_model import LanguageModel
 from pellucid.model.norms import LayerNorm, RMSNorm
-from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, Sinusoidal
+from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, Sinusoidal, Stretched
 from pellucid.model.residual import PostNorm, PreNorm, Residual
 from pellucid.model.scoring_decoder import ScoringDecoder
-
-if TYPE_CHECKING:  # kinds that few runs need are loaded where they are built
-    from pellucid.model.mlp import MLP
-    from pellucid.model.recurrent import Recurrent
 
 
 def build_model(config: ModelConfig, vocab_size: int, *, learns_scores: bool = False) -> LanguageModel:
@@ -54,8 +50,12 @@ def build_model(config: ModelConfig, vocab_size: int, *, learns_scores: bool = F
         case BigramConfig():
             return Bigram(vocab_size, config.context_length)
         case MLPConfig():
+            from pellucid.model.build_earlier import build_mlp  # loaded by the few runs that need it
+
             return build_mlp(config, vocab_size)
         case RecurrentConfig():
+            from pellucid.model.build_earlier import build_recurrent
+
             return build_recurrent(config, vocab_size)
         case _:
             assert_never(config)
@@ -83,28 +83,6 @@ def build_decoder(config: DecoderConfig, vocab_size: int, kind: type[Decoder]) -
     return model
 
 
-def build_mlp(config: MLPConfig, vocab_size: int) -> MLP:
-    from pellucid.model.mlp import MLP
-
-    activation: Activation
-    match config.activation:
-        case "tanh":
-            activation = torch.tanh
-        case "relu":
-            activation = F.relu
-        case _:
-            assert_never(config.activation)
-    return MLP(
-        vocab_size=vocab_size,
-        context_length=config.context_length,
-        window=config.window,
-        embeddings=build_embeddings(config, vocab_size),
-        d_model=config.d_model,
-        d_ff=config.d_ff or 4 * config.d_model,
-        activation=activation,
-    )
-
-
 def build_embeddings(config: DecoderConfig | MLPConfig | RecurrentConfig, vocab_size: int) -> Embeddings:
     embeddings = TiedEmbeddings if config.tied_embeddings else SeparateEmbeddings
     return embeddings(vocab_size, config.d_model)
@@ -116,13 +94,25 @@ def build_positions(config: DecoderConfig) -> Positions:
             return Sinusoidal(config.context_length, config.d_model)
         case RotaryConfig(base=base) as rope:
             K = head_width(config)
-            return Rotary(config.context_length, K, base, rope.rotated_width(K))
+            return Rotary(
+                config.context_length,
+                head_width=K,
+                base=base,
+                rotated_width=rope.rotated_width(K),
+                stretch=None if rope.stretch is None else build_stretch(rope.stretch),
+            )
         case LearnedConfig():
             return Learned(config.context_length, config.d_model)
         case NoPositionConfig():
             return NoPositions()
         case _:
             assert_never(config.position)
+
+
+def build_stretch(stretch: StretchConfig) -> Stretched:
+    from pellucid.model.stretch import Stretch
+
+    return Stretch(**stretch.model_dump())
 
 
 def head_width(config: DecoderConfig) -> int:
@@ -228,33 +218,3 @@ def build_expert(config: DecoderConfig) -> nn.Module:
         case _:
             assert_never(config.activation)
     return FeedForward(d_model=config.d_model, d_ff=d_ff, activation=activation, bias=bias, dropout=config.dropout)
-
-
-def build_recurrent(config: RecurrentConfig, vocab_size: int) -> Recurrent:
-    from pellucid.model.recurrent import Recurrent
-
-    model = Recurrent(
-        vocab_size=vocab_size,
-        context_length=config.context_length,
-        embeddings=build_embeddings(config, vocab_size),
-        layers=build_layers(config),
-        final_norm=LayerNorm(config.d_model, bias=False),
-        dropout=config.dropout,
-    )
-    initialize_recurrent(model)
-    return model
-
-
-def build_layers(config: RecurrentConfig) -> nn.RNN | nn.LSTM | nn.GRU:
-    from pellucid.model.recurrent import LSTM
-
-    between_layers = config.dropout if config.n_layers > 1 else 0.0
-    match config.type:
-        case "rnn":
-            return nn.RNN(config.d_model, config.d_model, config.n_layers, batch_first=True, dropout=between_layers)
-        case "lstm":
-            return LSTM(config.d_model, config.d_model, config.n_layers, batch_first=True, dropout=between_layers)
-        case "gru":
-            return nn.GRU(config.d_model, config.d_model, config.n_layers, batch_first=True, dropout=between_layers)
-        case _:
-            assert_never(config.type)

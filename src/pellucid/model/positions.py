@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 Position = int | Tensor
 AtPosition = Callable[[Tensor, Position], Tensor]
+Stretched = Callable[[Tensor, Tensor], Tensor]  # the new angles of clocks, by their angles and speeds
 
 
 class NoPositions(nn.Module):
@@ -103,14 +104,17 @@ class Rotary(NoPositions):
         head_width: int,
         base: float = 10_000.0,
         rotated_width: int | None = None,
+        stretch: Stretched | None = None,
     ) -> None:
         super().__init__()
         rotated_width = head_width if rotated_width is None else rotated_width
-        self.base, self.head_width = base, head_width
+        self.base, self.head_width, self.stretch = base, head_width, stretch
         angles = clock_angles(context_length, rotated_width, base)
+        if stretch is not None:
+            angles = stretch(angles, clock_angles(2, rotated_width, base)[1])
         self.cos_TI = nn.Buffer(angles.cos(), persistent=False)
         self.sin_TI = nn.Buffer(angles.sin(), persistent=False)
-        self.equations = (5,) if rotated_width == head_width else (5, 31)
+        self.equations = (5, *([31] if rotated_width < head_width else []), *([49] if stretch else []))
 
     def rotate(self, x_BHTK: Tensor, start: int) -> Tensor:
         end = start + x_BHTK.size(2)
@@ -119,9 +123,8 @@ class Rotary(NoPositions):
         return rotate_pairs(x_BHTK, cos_TI, sin_TI)
 
     def on_one_token(self) -> tuple[AtPosition, AtPosition]:
-        n_pairs = self.sin_TI.size(1)
-        cos_TI, sin_TI = cos_and_sin(self.sin_TI, 2 * n_pairs, self.base)
-        n_others = self.head_width - 2 * n_pairs  # coordinates that stay
+        n_pairs, n_others = self.sin_TI.size(1), self.head_width - 2 * self.sin_TI.size(1)  # turned, not turned
+        cos_TI, sin_TI = cos_and_sin(self.sin_TI, 2 * n_pairs, self.base, self.stretch)
         cos_TK = F.pad(cos_TI.repeat(1, 2), (0, n_others), value=1)
         sin_TK = F.pad(torch.cat([-sin_TI, sin_TI], dim=1), (0, n_others))
         partner_K = torch.arange(self.head_width, device=sin_TK.device)
@@ -149,16 +152,16 @@ def nowhere(x: Tensor, position: Position) -> Tensor:
     return x
 
 
-def cos_and_sin(like_TI: Tensor, width: int, base: float) -> tuple[Tensor, Tensor]:
-    """The cosines and sines of all clocks at all positions, (T, I), for lean forms: computed again."""
-    cos_TI, sin_TI = _cos_and_sin(len(like_TI), width, base, like_TI.dtype)
-    return cos_TI.to(like_TI.device), sin_TI.to(like_TI.device)
+def cos_and_sin(like_TI: Tensor, width: int, base: float, stretch: Stretched | None = None) -> Tensor:
+    """The cosines and sines of all clocks at all positions, (2, T, I), for lean forms: computed again."""
+    return _cos_and_sin(len(like_TI), width, base, stretch, like_TI.dtype).to(like_TI.device)
 
 
 @cache
 @torch.inference_mode(mode=False)  # or who asks first in inference mode would decide for those who need gradients
-def _cos_and_sin(n_positions: int, width: int, base: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _cos_and_sin(n_positions: int, width: int, base: float, stretch: Stretched | None, dtype: torch.dtype) -> Tensor:
     """In the same order of operations as `clock_angles`, so that they are equal to the last bit."""
     speeds_I = torch.pow(base, torch.arange(0, width, 2, dtype=dtype, device="cpu").neg() / width)
     angles_TI = torch.arange(n_positions, dtype=dtype, device="cpu")[:, None] * speeds_I
-    return angles_TI.cos(), angles_TI.sin()
+    angles_TI = stretch(angles_TI, speeds_I) if stretch else angles_TI
+    return torch.stack([angles_TI.cos(), angles_TI.sin()])

@@ -23,6 +23,7 @@ const SAYS = {
   31: "Only a part of each query and key is turned; the rest knows no position.",
   38: "Scores are products of feature maps, without a softmax.",
   39: "A query sees only the nearest keys before it.",
+  49: "Clocks that turn slowly turn more slowly still, so that longer texts look to them like those of training.",
   40: "A router sends each token to a few of many feed-forward layers.",
 };
 

@@ -284,13 +284,13 @@ function rmsNorm(gain, epsilon) {
 const NO_POSITIONS = { addToEmbedding: (x_D) => x_D, rotate: (x_K) => x_K };
 
 function buildPositions(config, tensor) {
-  const { type, base, rotated_fraction } = config.position;
+  const { type, base, rotated_fraction, stretch } = config.position;
   const rotatedWidth = Math.floor(rotated_fraction * (config.head_width ?? config.d_model / config.n_heads));
   const positions_TD = tensor("positions.positions_TD");
   const kinds = {
     learned: { addToEmbedding: (x_D, t) => add(x_D, positions_TD[t]) }, // one vector per position (equation 6)
     sinusoidal: { addToEmbedding: addWaves },
-    rope: { rotate: (x_K, t) => rotatePairs(x_K, clockAngles(t, rotatedWidth, base)) },
+    rope: { rotate: (x_K, t) => rotatePairs(x_K, clockAngles(t, rotatedWidth, base, stretch)) },
   };
   return { ...NO_POSITIONS, ...kinds[type] };
 }
@@ -313,9 +313,19 @@ function rotatePairs(x_K, angles) {
   return turned_K;
 }
 
-// Angle of each of the width/2 clocks at position t: t * base^(-2i/width), in radians, rounded as PyTorch does.
-function clockAngles(t, width, base) {
-  return Float32Array.from({ length: width / 2 }, (_, i) => t * Math.fround(base ** ((-2 * i) / width)));
+// Angle of each of the width/2 clocks at position t: t * base^(-2i/width), in radians, rounded as PyTorch does. With
+// `stretch` those that make few turns in the context of training run slower (equation 49).
+function clockAngles(t, width, base, stretch) {
+  return Float32Array.from({ length: width / 2 }, (_, i) => {
+    const speed = Math.fround(base ** ((-2 * i) / width));
+    return t * speed * (stretch ? keptSpeed(speed, stretch) : 1);
+  });
+}
+
+function keptSpeed(speed, { factor, trained_length, slow_turns, fast_turns }) {
+  const turns = (trained_length * speed) / (2 * Math.PI);
+  const kept = Math.min(1, Math.max(0, (turns - slow_turns) / (fast_turns - slow_turns)));
+  return kept + (1 - kept) / factor;
 }
 
 // ------------------------------------------------------------------------------------------------ inspection/trace.py
