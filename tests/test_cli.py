@@ -52,6 +52,8 @@ def test_the_main_job_from_a_yaml_file_to_text(workplace: Path, pellucid):
     trained = pellucid("train", "tiny.yaml", "train.steps=5", "evaluation.every_steps=5")
     assert trained.exit_code == 0, trained.stderr
     assert trained.stdout.startswith("validation: loss ")
+    assert "\nscale   on the validation text, a counter of 2-grams reaches " in trained.stderr
+    assert " bits/byte (a counter of 2-grams " in trained.stdout
     assert (workplace / "checkpoints/tiny/step-00000005/model.safetensors").exists()
     state = json.loads((workplace / "checkpoints/tiny/step-00000005/state.json").read_text())
     assert state["pellucid_version"] == __version__
@@ -355,6 +357,7 @@ def test_weights_are_not_evaluated_on_the_tokens_of_another_text(workplace: Path
         assert (evaluated.exit_code, evaluated.stdout) == (0, before.stdout)
         assert "warning: the corpus has changed since training; the tokens of then are used" in evaluated.stderr
     assert "preparing" not in before.stderr
+    assert re.search(r"^counter .* 2 tokens in a row\nxz .*\ntraining text .* bits/byte$", before.stdout, re.MULTILINE)
     shutil.rmtree("data")
     (workplace / "corpus.txt").write_text(text.replace("crow", "owl"))
     refused = pellucid("evaluate", "checkpoints/tiny")

@@ -24,7 +24,7 @@ from pellucid.corpora.corpus import Piece
 from pellucid.corpora.drawn import Drawn
 from pellucid.corpora.sums import DrawnSums
 from pellucid.data.batches import evaluation_batches
-from pellucid.data.prepared import pieces_as_tokens
+from pellucid.data.in_memory import pieces_as_tokens
 from pellucid.data.truth import TokenTruth, truth_of_texts
 from pellucid.evaluation.estimate import Estimate, mean_of, ratio
 from pellucid.evaluation.loss import evaluation_of, score

@@ -66,10 +66,10 @@ def build_first_model(config: RunConfig, data: PreparedData, base: Base | None =
     """The model at step 0: with random weights from `config.seed`, with counts, or with the weights of the base."""
     torch.manual_seed(config.seed)
     model = build_model(config.model, data.tokenizer.vocab_size, learns_scores=config.learns_scores)
-    is_counted = isinstance(config.model, BigramConfig) and config.model.counted and config.start_from is None
-    if isinstance(model, Bigram) and is_counted:
+    if isinstance(config.model, BigramConfig) and config.model.counted and config.start_from is None:
         from pellucid.data.pairs import count_pairs
 
+        assert isinstance(model, Bigram)
         model.set_counts(torch.from_numpy(count_pairs(data.train, model.vocab_size)))
     if base is not None:
         base.load_into(model, config)
@@ -86,19 +86,21 @@ def evaluate(
 ) -> Evaluation:
     """Scores the whole validation part, or about `max_tokens` of it; the ranks share the work and all get the result.
 
-    Documents are scored from their own start where rows are packed so, and where their floor is known.
+    Documents are scored from their own start where rows are packed so, and where a floor is known. Else it has a scale.
     """
-    evaluation = evaluate_tokens(
+    evaluate_on = partial(
+        evaluate_tokens,
         model,
-        data.validation,
-        data.tokenizer,
-        precision,
-        truth=data.truth,
+        tokenizer=data.tokenizer,
+        precision=precision,
         batch_size=config.train.batch_size,
         from_document_starts=data.truth is not None or config.data.packing == "documents",
-        max_tokens=max_tokens,
         world=world,
     )
+    evaluation = evaluate_on(data.validation, truth=data.truth, max_tokens=max_tokens)
+    if max_tokens is None and data.scale is not None:
+        seen = evaluate_on(data.train, truth=None, max_tokens=config.evaluation.max_tokens or 100_000)
+        evaluation = replace(evaluation, scale=data.scale.beside(seen.bits_per_byte))
     # What a model denies pairs that training never shows, other pairs may have: it says nothing of impossible texts.
     return replace(evaluation, impossible=None) if data.manifest.corpus["type"] == "sums" else evaluation
 
@@ -122,7 +124,7 @@ def build_task(
 
             corpus = build_corpus(config.corpus) if config.corpus.type == "instructions" else None
             assert corpus is None or isinstance(corpus, InstructionsCorpus)
-            post_training = PostTraining(
+            return PostTraining(
                 model=model,
                 reference=frozen_copy(model),
                 data=data,
@@ -131,8 +133,7 @@ def build_task(
                 seed=config.seed,
                 batch_size=config.train.batch_size,
                 batches_per_update=config.train.gradient_accumulation_steps,
-            )
-            return post_training.task(objective, corpus, config.answers_compared)
+            ).task(objective, corpus, config.answers_compared)
 
 
 def build_trainer(

@@ -42,8 +42,9 @@ def evaluate(
         else:
             if not any(DATA_ROOT.glob(f"*-{trained.data_fingerprint}")):
                 note("preparing the text that this run was trained on, once; the demo's takes about a minute")
-            directory = find_step_directory(run, checkpoint)
-            evaluation = evaluate_run(trained, precision, DATA_ROOT, directory, str(run), answers)
+            evaluation = evaluate_run(
+                trained, precision, DATA_ROOT, find_step_directory(run, checkpoint), str(run), answers
+            )
     print_result({"step": trained.step, **evaluation.to_json()} if as_json else evaluation.table())
 
 

@@ -1,22 +1,23 @@
-"""A corpus as tokens, ready to use: read from its folder, or made of a few texts in memory."""
+"""A corpus as tokens, ready to use: read from its folder."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from pellucid.config.data import CorpusConfig, TokenizerConfig
 from pellucid.corpora.build import DOWNLOADS, build_corpus
-from pellucid.corpora.corpus import ConversationCorpus, Corpus, Piece
-from pellucid.data.encoding import encode_pieces
+from pellucid.corpora.corpus import ConversationCorpus, Corpus
 from pellucid.data.prepare import FILE_OF_SPLIT, TOKENIZER_FILE, Manifest, prepare
 from pellucid.data.token_file import TokenFile
 from pellucid.data.truth import TokenTruth
-from pellucid.errors import DataError
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.build import tokenizer_settings, train_tokenizer
+
+if TYPE_CHECKING:
+    from pellucid.data.scale import Scale  # which only texts without a known floor need
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,15 @@ class PreparedData:
         """The least validation loss that any model can reach, where the truth is known (equation 18)."""
         nats = self.manifest.validation_nats
         return None if nats is None else nats / self.validation.n_losses
+
+    @cached_property
+    def scale(self) -> Scale | None:
+        """The rungs of a counter and of xz (seconds, once). None for answers, and where a floor is known."""
+        if self.truth is not None or self.train.is_target is not None:
+            return None
+        from pellucid.data.scale import scale_of
+
+        return scale_of(self.directory, self.train, self.validation, self.tokenizer)
 
 
 def prepared(text: CorpusConfig, tokenizer: TokenizerConfig, root: Path) -> PreparedData:
@@ -67,23 +77,3 @@ def opened(directory: Path, manifest: Manifest) -> PreparedData:
         TokenFile.open(directory / FILE_OF_SPLIT["validation"], manifest.vocab_size),
         TokenTruth.open(directory, manifest.skills) if manifest.skills else None,
     )
-
-
-def text_as_tokens(file: Path, tokenizer: Tokenizer) -> TokenFile:
-    """The tokens of a text file, or of all that match a glob, in memory; each file is a document.
-
-    DataError if it is not UTF-8 text, empty, or cannot be encoded.
-    """
-    from pellucid.corpora.text_files import text_file_pieces  # else every run would load it
-
-    pieces = list(text_file_pieces(file))
-    if not pieces:
-        raise DataError(str(file), "holds no text", "name a file with text in it")
-    return pieces_as_tokens(str(file), pieces, tokenizer)
-
-
-def pieces_as_tokens(name: str, pieces: Sequence[Piece], tokenizer: Tokenizer) -> TokenFile:
-    """The tokens of these pieces, in memory. DataError if they cannot be encoded."""
-    encoded = [each.tokens for each in encode_pieces(tokenizer, pieces)]
-    tokens = np.concatenate([np.array([tokenizer.end_of_text], encoded[0].dtype), *encoded])
-    return TokenFile(name, tokens, np.flatnonzero(tokens == tokenizer.end_of_text))

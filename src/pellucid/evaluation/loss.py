@@ -29,6 +29,7 @@ from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from pellucid.data.scale import Scale
     from pellucid.evaluation.answers import AnswerTable  # which loads the language of instructions
 
 NOT_MINE = torch.zeros(2, 1, dtype=torch.float64)  # in the place of a token that another rank scores
@@ -43,7 +44,7 @@ class Evaluation:
     frequency_nats: what a reader spends who knows how often each token occurs in the text, and no context.
     impossible: the share of the model's probability on impossible texts, if known (`proof.impossible_mass`).
     skills: the same by skill, if known.                   answers: how instructions are answered, if that was asked.
-    reasons: what was found wrong with a score that is impossible.
+    reasons: what was found wrong with a score that is impossible.   scale: what others reach, if no floor is known.
     """
 
     nats: float
@@ -55,6 +56,7 @@ class Evaluation:
     skills: SkillTable | None = None
     answers: AnswerTable | None = None
     reasons: tuple[str, ...] = ()
+    scale: Scale | None = None
 
     def _repr_html_(self) -> str:
         """In a notebook: the table that `pellucid evaluate` prints."""
@@ -111,9 +113,9 @@ class Evaluation:
         names = ["loss_nats_per_token", "perplexity", "bits_per_byte"]
         names += ["floor_nats_per_token", "excess_nats_per_token", "excess_fraction", "left_to_learn", "chance"]
         figures = {name: getattr(self, name) for name in names}
-        counts = {"tokens": self.n_tokens, "bytes": self.n_bytes}
+        figures |= {"tokens": self.n_tokens, "bytes": self.n_bytes, "scale": self.scale and self.scale.to_json()}
         parts = {"impossible_share": self.impossible, "skills": self.skills, "answers": self.answers}
-        return {**figures, **counts, **{name: part and part.to_json() for name, part in parts.items()}}
+        return {**figures, **{name: part and part.to_json() for name, part in parts.items()}}
 
     def to_row(self) -> dict[str, object]:
         """The figures for metrics.jsonl: an evaluation during training, perhaps of only a part of the text."""
@@ -136,6 +138,7 @@ class Evaluation:
             "loss": f"{self.loss_nats_per_token:.4f} nats/token over {self.n_tokens:,} tokens",
             "perplexity": f"{self.perplexity:.3f}",
             "bits/byte": f"{self.bits_per_byte:.4f}",
+            **(self.scale.rows(self.bits_per_byte) if self.scale else {}),
             "floor": self.floor_nats is not None
             and f"{self.floor_nats_per_token:.4f} nats/token: the best that any model can do",
             "excess": self.floor_nats is not None
@@ -146,9 +149,9 @@ class Evaluation:
             f"of its probability is on impossible texts",
             "verdict": self.chance is not None and self.chance < IMPOSSIBLE and self.verdict(),
         }
-        known = [(name, text) for name, text in facts.items() if text]
+        known, matters = [(name, text) for name, text in facts.items() if text], 2 if self.scale else 4
         return "\n\n".join(
-            [table((), known, {4: "bold"}), *(part.table() for part in (self.skills, self.answers) if part)]
+            [table((), known, {matters: "bold"}), *(part.table() for part in (self.skills, self.answers) if part)]
         )
 
     def verdict(self) -> str:
@@ -163,7 +166,8 @@ class Evaluation:
     def __str__(self) -> str:
         loss = f"loss {self.loss_nats_per_token:.4f} nats/token"
         if self.floor_nats is None:
-            return f"{loss}   perplexity {self.perplexity:.2f}   {self.bits_per_byte:.4f} bits/byte"
+            scale = self.scale.line(self.bits_per_byte) if self.scale else ""
+            return f"{loss}   perplexity {self.perplexity:.2f}   {self.bits_per_byte:.4f} bits/byte {scale}".rstrip()
         return (
             f"{loss}   floor {self.floor_nats_per_token:.4f}   "
             f"excess {self.excess_nats_per_token:.4f} ({self.excess_fraction:.1%} of the floor)"

@@ -15,7 +15,8 @@ from pellucid.corpora.build import build_corpus
 from pellucid.corpora.corpus import Piece
 from pellucid.corpora.drawn import Drawn
 from pellucid.data.batches import Batch, evaluation_batches
-from pellucid.data.prepared import PreparedData, pieces_as_tokens
+from pellucid.data.in_memory import pieces_as_tokens
+from pellucid.data.prepared import PreparedData
 from pellucid.data.token_file import TokenFile
 from pellucid.data.truth import TokenTruth, truth_of_texts
 from pellucid.errors import ConfigError, DataError

@@ -24,7 +24,7 @@ from pellucid.config.languages import DrawnSection
 from pellucid.corpora.corpus import Piece
 from pellucid.corpora.drawn import Drawn
 from pellucid.data.batches import evaluation_batches
-from pellucid.data.prepared import pieces_as_tokens
+from pellucid.data.in_memory import pieces_as_tokens
 from pellucid.errors import ConfigError, DataError
 from pellucid.evaluation.estimate import Estimate, Floats, ratio
 from pellucid.evaluation.leaks import why_below_the_floor

@@ -14,8 +14,9 @@ from pellucid.config.load import load_run_config
 from pellucid.config.run import LEARNS_FROM_PAIRS, RunConfig
 from pellucid.config.shipped import find_config, find_run
 from pellucid.corpora.build import DOWNLOADS, build_corpus
+from pellucid.data.in_memory import text_as_tokens
 from pellucid.data.prepare import Manifest, fingerprint_of, read_manifest
-from pellucid.data.prepared import PreparedData, opened, text_as_tokens
+from pellucid.data.prepared import PreparedData, opened
 from pellucid.errors import TEXT_FILE, CheckpointError, ConfigError, Fix, Option, PellucidError
 from pellucid.evaluation.leaks import why_below_the_floor
 from pellucid.evaluation.loss import Evaluation, evaluate_tokens
@@ -128,7 +129,10 @@ def evaluate_on(trained: TrainedModel, precision: Precision, other: Path, data_r
         what = "its text was made into tokens of another vocabulary than that of the run"
         fix = Fix("name the run that it started from, or a text with {}", TEXT_FILE)
         raise ConfigError(Option("--on", "on"), f"{other}: {what}", fix)
-    return _with_reasons(evaluate(trained.config, data, trained.model, precision), trained, data, precision)
+    evaluation = evaluate(trained.config, data, trained.model, precision)
+    if data.fingerprint != trained.data_fingerprint:  # it was not trained on that
+        evaluation = replace(evaluation, scale=evaluation.scale and data.scale)
+    return _with_reasons(evaluation, trained, data, precision)
 
 
 def evaluate_text(trained: TrainedModel, precision: Precision, file: Path) -> Evaluation:

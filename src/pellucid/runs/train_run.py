@@ -140,8 +140,9 @@ def _train_as_rank(
             note(f"time    {steps:,} of {config.train.steps:,} steps fit into {time_given}")
             config = _with_steps(config, steps)
             trainer.schedule = build_schedule(config.schedule, steps)
-        needed = base.sha256 if base is not None and needs_base(config) else None
-        session = build_session(config, data, run_dir, trainer, task, needed)
+        session = build_session(
+            config, data, run_dir, trainer, task, base.sha256 if base and needs_base(config) else None
+        )
         if resume_from:
             _continue_from(resume_from, session, config, data, world)
         elif world.is_first:
@@ -235,8 +236,7 @@ def _train(
     else:
         if world.is_first:
             origin = session.saver.origin
-            texts = {"config.yaml": origin.config_yaml, "tokenizer.json": origin.tokenizer_json}
-            for name, text in texts.items():
+            for name, text in {"config.yaml": origin.config_yaml, "tokenizer.json": origin.tokenizer_json}.items():
                 with written_whole(run_dir / name) as draft:  # a page may be reading it
                     draft.write_text(text, encoding="utf-8", newline="\n")
             for line in _introduction(config, data, session, base):
@@ -297,4 +297,5 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session, base:
         f"device  {trainer.precision.device}, {str(trainer.precision.dtype).removeprefix('torch.')}"
         + (f", {trainer.world.size} processes" if trainer.world.size > 1 else ""),
         *([] if floor is None else [f"floor   {floor:.4f} nats/token: no model can do better on the validation text"]),
+        *([f"scale   {data.scale}"] if config.reads_text and data.scale else []),
     ]

@@ -1,0 +1,182 @@
+"""A scale for text whose floor nobody knows: how well two readers predict it that are no neural network.
+
+One counts n-grams of the model's own tokens and smooths the counts; the other is `xz`, which looks for what it has read
+before. Both read the training text, then predict the validation text: a model that does not beat them has learned
+little, however low its loss seems. Counted once, and kept beside the tokens in scale.json.
+
+Shapes: N tokens of both texts, one after the other; T targets, the validation tokens but the first; G n-grams, H what
+stands before the last token of one.
+"""
+
+from __future__ import annotations
+
+import logging
+import lzma
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid.config.base import Section
+from pellucid.data.token_file import TokenFile
+from pellucid.files import read_at_most, write_whole
+from pellucid.tokenizer import Tokenizer
+
+_log = logging.getLogger(__name__)
+
+SCALE_FILE = "scale.json"
+MOST_TO_READ = 1 << 22  # tokens: the last ones of a longer training text; a longer validation text is not read
+LONGEST = 10  # tokens of an n-gram; in text of BPE tokens, five are about as good
+LEAST_GAIN = 0.01  # longer n-grams are counted as long as that saves this share of the nats
+BY_HEART = 0.5  # of the bits per byte of held-out text: with fewer on its training text, a model knows that by heart
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Scale(Section):
+    """The figures of a counter of `n`-grams and of xz on the validation text.
+
+    training_bits_per_byte: what the model itself reaches on text that it was trained on, if that was measured.
+    """
+
+    n: int
+    counter_bits_per_byte: float
+    counter_nats_per_token: float
+    xz_bits_per_byte: float
+    training_bits_per_byte: float | None = None
+
+    def beside(self, training_bits_per_byte: float) -> Scale:
+        """With what the model itself reaches on text that it was trained on."""
+        return self.model_copy(update={"training_bits_per_byte": training_bits_per_byte})
+
+    def to_json(self) -> dict[str, object]:
+        return self.model_dump()
+
+    def rows(self, bits_per_byte: float) -> dict[str, str | None]:
+        """For the table of an evaluation: what it is, and the text."""
+        seen, advice = self.training_bits_per_byte, "; more text, model.dropout or fewer steps may help"
+        advice = f": learned by heart{advice}" if self.is_by_heart(bits_per_byte) else ""
+        return {
+            "counter": f"{self.counter_bits_per_byte:.4f} bits/byte with counts of {self.n} tokens in a row",
+            "xz": f"{self.xz_bits_per_byte:.4f} bits/byte if it is compressed after the training text",
+            "training text": None if seen is None else f"{seen:.4f} bits/byte{advice}",
+        }
+
+    def is_by_heart(self, bits_per_byte: float) -> bool:
+        """Whether text that the model was trained on costs it less than half of these, those of held-out text."""
+        return self.training_bits_per_byte is not None and self.training_bits_per_byte < BY_HEART * bits_per_byte
+
+    def line(self, bits_per_byte: float) -> str:
+        """Beside the bits per byte of a model, in one line."""
+        line = f"(a counter of {self.n}-grams {self.counter_bits_per_byte:.4f}, xz {self.xz_bits_per_byte:.4f})"
+        if self.is_by_heart(bits_per_byte):
+            line += f"   learned by heart: {self.training_bits_per_byte:.4f} on text that it was trained on"
+        return line
+
+    def __str__(self) -> str:
+        return (
+            f"on the validation text, a counter of {self.n}-grams reaches {self.counter_nats_per_token:.4f} nats/token "
+            f"({self.counter_bits_per_byte:.4f} bits/byte), xz {self.xz_bits_per_byte:.4f} bits/byte"
+        )
+
+
+def scale_of(directory: Path, train: TokenFile, validation: TokenFile, tokenizer: Tokenizer) -> Scale | None:
+    """The scale of a prepared text: kept in its folder, or made now. None if the validation text is too long."""
+    with suppress(OSError, ValueError):
+        return Scale.model_validate_json(read_at_most(directory / SCALE_FILE, 1 << 12))
+    if validation.n_targets > MOST_TO_READ:
+        return None
+    _log.info("counting n-grams and compressing, once, to see how good a model of this text is")
+    read = train.tokens[-MOST_TO_READ:]
+    n, nats = count(read, validation.tokens, tokenizer.vocab_size)
+    text, held_out = (as_bytes(tokens, tokenizer) for tokens in (read, validation.tokens[1:]))
+    n_bytes = len(held_out) - np.isin(validation.tokens[1:], tokenizer.end_of_text).sum()
+    scale = Scale(
+        n=n,
+        counter_bits_per_byte=nats / math.log(2) / n_bytes,
+        counter_nats_per_token=nats / validation.n_targets,
+        xz_bits_per_byte=8 * compressed(text, held_out) / n_bytes,
+    )
+    with suppress(OSError):  # in a folder of others
+        write_whole(directory / SCALE_FILE, scale.model_dump_json() + "\n")
+    return scale
+
+
+def as_bytes(tokens: NDArray[np.integer], tokenizer: Tokenizer) -> bytes:
+    """The text of these tokens, with a zero byte, which no text has, at the end of each document."""
+    bytes_V = [tokenizer.token_bytes(id_) for id_ in range(tokenizer.vocab_size)]
+    bytes_V[tokenizer.end_of_text] = b"\0"
+    return b"".join(map(bytes_V.__getitem__, tokens.tolist()))
+
+
+def compressed(text: bytes, held_out: bytes) -> int:
+    """How many bytes longer xz makes its output if the held-out text comes after the other."""
+    sees_all = {"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": max(4096, len(text + held_out))}
+    both, alone = (lzma.compress(each, lzma.FORMAT_RAW, filters=[sees_all]) for each in (text + held_out, text))
+    return len(both) - len(alone)
+
+
+def count(train: NDArray[np.integer], validation: NDArray[np.integer], vocab_size: int) -> tuple[int, float]:
+    """The n of the best n-grams, and the nats that validation tokens cost whoever has counted them in training.
+
+    To choose n by the validation text is fair: it would take four bits to name it.
+    """
+    best = 0, (len(validation) - 1) * math.log(vocab_size)
+    for n, nats_T in enumerate(costs(train, validation, vocab_size), 1):
+        before, best = best, min(best, (n, float(nats_T.sum())), key=lambda each: each[1])
+        if best[1] > (1 - LEAST_GAIN) * before[1]:
+            break
+    return best
+
+
+def costs(train: NDArray[np.integer], validation: NDArray[np.integer], vocab_size: int) -> Iterator[Floats]:
+    """-ln p of the targets, by n-grams of n = 1, 2, 3 … tokens.
+
+    Interpolated Kneser-Ney smoothing (Ney, Essen and Kneser 1994; Chen and Goodman 1998, section 2.7): equation 50.
+    """
+    n_train, tokens_N = len(train), np.concatenate([train, validation]).astype(np.int64)
+    shorter_N, grams_N = np.zeros(len(tokens_N) + 1, np.int64), numbered(tokens_N)
+    p_T = np.full(len(validation) - 1, 1 / vocab_size)  # without a count, all tokens are equally likely
+    for n in range(1, min(LONGEST, n_train - 1) + 1):
+        trained = grams_N[: n_train - n + 1]  # n-grams by the place of their first token; the others touch validation
+        often_G = np.bincount(trained, minlength=grams_N.max() + 1)
+        yield -np.log(smoothed(often_G, grams_N, shorter_N, len(trained), p_T))
+        # In the place of shorter n-grams, one counts once for each token that stands before it, not for each time.
+        longer_N = numbered(grams_N[:-1] * vocab_size + tokens_N[n:])
+        ends = grams_N[a_place_of_each(longer_N[: n_train - n]) + 1]
+        p_T = smoothed(np.bincount(ends, minlength=len(often_G)), grams_N, shorter_N, len(trained), p_T)
+        shorter_N, grams_N = grams_N, longer_N
+
+
+def smoothed(counts_G: Integers, grams_N: Integers, shorter_N: Integers, n_trained: int, p_T: Floats) -> Floats:
+    """p(target | the n - 1 tokens before it) by equation 50, from the counts, and p_T of the n - 2 tokens before it."""
+    places = a_place_of_each(grams_N[:n_trained])
+    counts, before = counts_G[grams_N[places]], shorter_N[places]
+    total_H = np.bincount(before, weights=counts, minlength=shorter_N.max() + 1)
+    different_H = np.bincount(before[counts > 0], minlength=len(total_H))
+    n1, n2 = max(1, int((counts == 1).sum())), int((counts == 2).sum())
+    discount = n1 / (n1 + 2 * n2)
+    grams_T, before_T = grams_N[-len(p_T) :], shorter_N[-len(p_T) - 1 : -1]
+    total_T = total_H[before_T]
+    numerator_T = np.maximum(counts_G[grams_T] - discount, 0) + discount * different_H[before_T] * p_T
+    return np.where(total_T > 0, numerator_T / np.maximum(total_T, 1), p_T)
+
+
+def numbered(keys_N: Integers) -> Integers:
+    """Different keys as numbers 0, 1, 2, …"""
+    order = np.argsort(keys_N)
+    is_new = np.diff(keys_N[order], prepend=-1) != 0
+    numbers_N = np.empty_like(keys_N)
+    numbers_N[order] = np.cumsum(is_new) - 1
+    return numbers_N
+
+
+def a_place_of_each(numbers: Integers) -> Integers:
+    """For each different number in the list one place where it stands."""
+    places = np.full(numbers.max() + 1, -1)
+    places[numbers] = np.arange(len(numbers))
+    return places[places >= 0]
