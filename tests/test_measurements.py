@@ -585,9 +585,10 @@ def test_a_text_to_prepare_is_as_long_as_asked_for_and_always_the_same(tmp_path,
 
 
 def test_the_larger_text_holds_the_small_one_and_ends_near_its_limit(monkeypatch):
+    monkeypatch.setattr(own_text, "TINY_BYTES", 10)
     monkeypatch.setattr(own_text, "LARGE_BYTES", 10)
-    texts = own_text.small_and_large({"a": "éa"})
-    assert own_text.n_bytes(texts["small"]) == 3
+    texts = own_text.three_texts({"a": "éa"})
+    assert (len(texts["tiny"]), own_text.n_bytes(texts["small"])) == (1, 3)
     assert texts["large"].items() > {"a": "éa", "README.md": (ROOT / "README.md").read_text("utf-8")}.items()
 
 
