@@ -125,6 +125,9 @@ class DrawingOptions(TypedDict, total=False):
     top_p: float | None
     min_p: float | None
     repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    logit_bias: Mapping[int, float]
 
 
 class WritingOptions(DrawingOptions, total=False):
@@ -211,7 +214,8 @@ class Run:
     ) -> Iterator[str]:
         """A completion in pieces, each as soon as it is written. It ends before the first of the strings in `stop`.
 
-        sampling: temperature (0 is greedy), top_k, top_p, min_p, repetition_penalty. Equal seeds give equal texts.
+        sampling: temperature (0 is greedy), top_k, top_p, min_p, repetition_penalty, presence_penalty,
+        frequency_penalty, and logit_bias, what is added to the logits of some token ids. Equal seeds give equal texts.
         """
         settings: dict[str, Any] = {"max_new_tokens": max_new_tokens, "stop": _all_of(stop), "seed": seed}
         pieces = stream_text(self.model, self.tokenizer, prompt, sampling=Sampling(**sampling), **settings)

@@ -48,12 +48,29 @@ WRONG: dict[str, list[Any]] = {  # for each field, besides WRONG_TYPES
     "stream_options": [1, "usage", {"include": True}],
     "echo": ["yes", 1],
     "logprobs": [*HUGE, -1, 21, "1"],
-    "presence_penalty": [0.1, "0"],
+    "presence_penalty": [*HUGE, 2.1, "0"],
+    "frequency_penalty": [*HUGE, -2.1, True],
+    "logit_bias": [
+        1,
+        [5],
+        {"a": 1},
+        {"-1": 1},
+        {"9" * 30: 1},
+        {"1": 101},
+        {"1": "1"},
+        {"1": None},
+        {"": 1},
+        {"1.5": 1},
+    ],
+    "min_tokens": [*HUGE, -1, 3, 5000, "1"],
+    "stop_token_ids": [1, ["1"], [-1], [10**9], [1.5], [None]],
+    "repeat_penalty": [*HUGE, 0, -1],
     "suffix": ["x"],
     "best_of": [2, 0],
     "tools": [[{"type": "function", "function": {"name": "look"}}]],
     "pr\u00f6mpt": ["x"],
 }
+MAY_BE_EMPTY = ("stop", "stream_options", "tools", "logit_bias", "stop_token_ids")  # [] or {} is harmless
 PATHS = ["/v1/complitions", "/v1", "/v1/engines", "/v1/completions/", "/v2/completions", "/\x00", "/%ff%fe", "//v1"]
 KINDS = ["missing", "cut", "control", "nested", "bytes", "path", "method", "type"]
 NO_HTTP = [
@@ -96,6 +113,8 @@ EXTREME: dict[str, list[float]] = {  # valid all the same
     "top_k": [1, 2**31 - 1],
     "min_p": [0, *EDGES],
     "repetition_penalty": [*EDGES, 100],
+    "presence_penalty": [-2, *EDGES, 2],
+    "frequency_penalty": [-2, *EDGES, 2],
     "seed": [-(2**63), 2**64 - 1],
     "logprobs": [0, 20],
 }
@@ -235,8 +254,7 @@ def test_f25_malformed_requests_get_an_error_and_the_server_goes_on(app, tally, 
 def test_f25_a_field_with_a_wrong_value_is_named(app, tally):
     async def send_them() -> None:
         for field, wrong in WRONG.items():
-            # OpenAI's clients may send [] or {} for these, where they are harmless.
-            for value in [*wrong, *([] if field in ("stop", "stream_options", "tools") else WRONG_TYPES)]:
+            for value in [*wrong, *([] if field in MAY_BE_EMPTY else WRONG_TYPES)]:
                 content = json.dumps({**COMPLETION, field: value}).encode()
                 with tally.attempt(content):
                     status, _, body = await call(app, "POST", "/v1/completions", content)

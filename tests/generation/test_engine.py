@@ -24,7 +24,7 @@ from pellucid.tokenizer.train import train_byte_pairs
 
 GREEDY = Sampling(temperature=0)
 LIVELY = Sampling(temperature=1.5, top_k=9, top_p=0.95)
-VARIED = Sampling(temperature=1.5, min_p=0.02, repetition_penalty=1.3)
+VARIED = Sampling(1.5, None, None, 0.02, 1.3, presence_penalty=0.4, frequency_penalty=0.2, logit_bias={5: 1, 9: -2})
 WAYS = [GREEDY, LIVELY, VARIED]
 STOPS = (3, 4)
 PROMPTS = [[0, 5, 9], [0], [0, 8, 7, 6, 5, 1, 2], [0, 5, 9], [2, 9, 9, 9], [0, 1], [0, 2], [0, 11]]
@@ -63,10 +63,15 @@ def naive(model: LanguageModel, wanted: Writing, stop_ids: Sequence[int] = ()) -
         logits_1V = model(torch.tensor([ids[start:]]))[:, -1]
         seen_1V = torch.zeros(logits_1V.shape, dtype=torch.bool)
         seen_1V[0, [id_ for i, id_ in enumerate(ids) if i >= len(wanted.prompt_ids) or id_ not in stop_ids]] = True
+        counts_1V = torch.bincount(
+            torch.tensor(ids[len(wanted.prompt_ids) :], dtype=torch.long), minlength=seen_1V.numel()
+        )
         uniform = torch.tensor([[random_numbers.random(dtype=np.float32)]])
-        ids.append(next_token(logits_1V, wanted.sampling, uniform, seen_1V).item())
+        if len(log_p) < wanted.min_new_tokens:
+            logits_1V[0, [*stop_ids, *wanted.stop_ids]] = -torch.inf
+        ids.append(next_token(logits_1V, wanted.sampling, uniform, (seen_1V, counts_1V[None])).item())
         log_p.append(apply_temperature(logits_1V, wanted.sampling.temperature).log_softmax(-1)[0, ids[-1]].item())
-        if ids[-1] in stop_ids:
+        if ids[-1] in (*stop_ids, *wanted.stop_ids):
             break
     return ids[len(wanted.prompt_ids) :], log_p
 
@@ -100,7 +105,15 @@ def mixed(tokenizer: Tokenizer) -> list[Writing]:
     pairs = list(itertools.product(TEXTS, [Sampling(), *WAYS]))
     random.Random(0).shuffle(pairs)
     return [
-        Writing(ids_of(tokenizer, text), 5 + 3 * i % 31, way, (7, i), TextStream(tokenizer, ("the", "zz")))
+        Writing(
+            ids_of(tokenizer, text),
+            5 + 3 * i % 31,
+            way,
+            (7, i),
+            TextStream(tokenizer, ("the", "zz")),
+            stop_ids=range(40 * (i % 2)),
+            min_new_tokens=i % 5,
+        )
         for i, (text, way) in enumerate(pairs)
     ]
 
@@ -137,6 +150,19 @@ def test_prompts_of_any_length_go_on_together_as_each_would_alone(make_decoder, 
             assert writing.log_p == pytest.approx(log_p, abs=1e-4)
             assert writing.finish_reason == ("end_of_text" if expected[-1] in STOPS else "length")
         assert len({len(writing.token_ids) for writing in writings}) > 3, "they should end at different places"
+
+
+@pytest.mark.parametrize("least", [0, 9])
+def test_a_text_ends_with_a_stop_id_of_its_own_but_not_before_its_least_length(make_decoder, write_in_step, least):
+    model = make_decoder().eval()
+    own = [Writing(p, 20, LIVELY, (7, i), stop_ids=range(5, 9), min_new_tokens=least) for i, p in enumerate(PROMPTS)]
+    for writing in write_in_step(model, own, STOPS):
+        assert writing.token_ids == naive(model, writing, STOPS)[0]
+        assert not set(writing.token_ids[:-1]) & {*STOPS, *range(5, 9)}
+        assert writing.finish_reason == ("length" if len(writing.token_ids) == 20 else "end_of_text")
+    assert (min(len(writing.token_ids) for writing in own) > least) or not least
+    with pytest.raises(ConfigError, match="logit_bias: -1 is no token; ids are 0 to 22"):
+        write_in_step(model, [Writing([0], 3, Sampling(logit_bias={-1: 1}))])
 
 
 def test_a_text_may_end_before_another_has_read_its_prompt(make_decoder, write_in_step):

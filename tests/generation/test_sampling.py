@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from pellucid.errors import ConfigError
+from pellucid.generation.penalties import add_bias, penalize_repetition, penalize_written
 from pellucid.generation.sampling import (
     Sampling,
     apply_temperature,
@@ -17,7 +18,6 @@ from pellucid.generation.sampling import (
     keep_top_k,
     keep_top_p,
     next_token,
-    penalize_repetition,
 )
 
 N_DRAWS = 200_000
@@ -189,13 +189,43 @@ def test_equation_44_the_repetition_penalty_is_that_of_transformers(
     assert torch.equal(penalize_repetition(row, seen, penalty), expected)
 
 
+@given(logits=logit_rows, bias=st.floats(-9, 9), data=st.data())
+def test_equation_51_a_bias_multiplies_the_odds_by_its_exponential(logits, bias: float, data: st.DataObject) -> None:
+    logits = np.append(logits, 0).astype(np.float32)
+    id_ = data.draw(st.integers(0, len(logits) - 1))
+    before, after = (
+        row.double().softmax(-1)[0, id_] for row in (torch.tensor(logits)[None], biased(logits, id_, bias))
+    )
+    odds_before, odds_after = before / (1 - before), after / (1 - after)
+    assume(max(odds_before, odds_after) < 1e9)  # 1 - p keeps too few digits
+    assert (odds_after / odds_before).item() == pytest.approx(math.exp(bias), rel=1e-4)
+
+
+def biased(logits: np.ndarray, id_: int, bias: float) -> torch.Tensor:
+    return add_bias(torch.tensor(logits)[None], {id_: bias})
+
+
+def test_equation_51_penalties_are_subtracted_once_and_for_each_time() -> None:
+    logits, counts = torch.tensor([[1.0, 1.0, 1.0, -math.inf]] * 2), torch.tensor([[0.0, 1, 3, 2], [0, 0, 2, 0]])
+    expected = [[1.0, 1 - 0.5 - 0.25, 1 - 0.5 - 3 * 0.25, -math.inf], [1.0, 1.0, 1 - 0.5 - 2 * 0.25, -math.inf]]
+    assert penalize_written(logits, counts, presence=0.5, frequency=0.25).tolist() == expected
+    greedy = [Sampling(0, presence_penalty=p, frequency_penalty=f) for p, f in ((0, 0), (0.01, 0), (0, -1), (0, 0.01))]
+    chosen = [next_token(logits, way, seeded(), (counts > 0, counts)).tolist() for way in greedy]
+    assert chosen == [[0, 0], [0, 0], [2, 2], [0, 0]]
+
+
 @pytest.mark.parametrize("settings", [(1.3, 9, 0.9, 0.05, 1.3), (1.0, 50, 0.95, 0.05, 0.9), (2.0, 12, 1.0, 0.1, 1.1)])
 def test_all_together_follow_the_distribution_that_transformers_gives(processors, settings: tuple) -> None:
+    """It has all but the penalties of OpenAI. The last two of the tokens so far are written."""
     temperature, top_k, top_p, min_p, penalty = settings
     logits = torch.tensor(example_logits())
     history = torch.tensor([[1, 5, 5, 7]])
     seen = torch.zeros(1, VOCAB_SIZE, dtype=torch.bool).scatter_(1, history, True)
-    row = processors.RepetitionPenaltyLogitsProcessor(penalty)(history, logits[None])
+    counts = torch.zeros(1, VOCAB_SIZE)
+    counts[0, [5, 7]] = 1
+    row = processors.SequenceBiasLogitsProcessor({(2,): 1.5, (5,): -0.5})(history, logits[None])
+    row = processors.RepetitionPenaltyLogitsProcessor(penalty)(history, row)
+    row[0, [5, 7]] -= 0.3 + 0.2
     for process in (
         processors.TemperatureLogitsWarper(temperature),
         processors.TopKLogitsWarper(top_k),
@@ -204,14 +234,16 @@ def test_all_together_follow_the_distribution_that_transformers_gives(processors
     ):
         row = process(history, row)
     expected = row[0].double().softmax(-1).numpy()
-    tokens = next_token(logits.expand(N_DRAWS, -1), Sampling(*settings), seeded(), seen.expand(N_DRAWS, -1))
+    past = seen.expand(N_DRAWS, -1), counts.expand(N_DRAWS, -1)
+    tokens = next_token(logits.expand(N_DRAWS, -1), Sampling(*settings, 0.3, 0.2, {2: 1.5, 5: -0.5}), seeded(), past)
     assert p_value(tokens, expected) > SIGNIFICANCE
 
 
 def test_greedy_takes_the_likeliest_after_the_repetition_penalty() -> None:
     logits, seen = torch.tensor([[2.0, 1.5, -1.0]]), torch.tensor([[True, False, False]])
-    assert next_token(logits, Sampling(0, repetition_penalty=1.5), seeded(), seen).item() == 1
-    assert next_token(logits, Sampling(0, repetition_penalty=1.3), seeded(), seen).item() == 0
+    past = seen, torch.zeros(1, 3)
+    assert next_token(logits, Sampling(0, repetition_penalty=1.5), seeded(), past).item() == 1
+    assert next_token(logits, Sampling(0, repetition_penalty=1.3), seeded(), past).item() == 0
 
 
 @pytest.mark.parametrize("point", [0.0, 1 - 2**-24], ids=["lowest", "highest"])
@@ -235,16 +267,18 @@ EDGE_LOGITS = [-math.inf, -3.4e38, -1e30, -1e-45, 0.0, 1e-45, 1e-38, 1.0, 88.8, 
     top_p=st.sampled_from([None, *EDGES]),
     min_p=st.sampled_from([None, 0.0, *EDGES]),
     penalty=st.sampled_from(LARGE_EDGES),
+    others=st.sampled_from([0.0, 5e-324, 1e-38, 2, -2]),
+    bias=st.sampled_from([{}, {0: 100}, {0: -100.0}, {0: 5e-324}]),
     point=st.sampled_from([0.0, 1 - 2**-24]),
 )
 def test_f34_every_number_at_the_edge_of_float32_draws_a_possible_token(
-    logits: list[float], temperature, top_k, top_p, min_p, penalty, point
+    logits: list[float], temperature, top_k, top_p, min_p, penalty, others, bias, point
 ) -> None:
     assume(math.isfinite(max(logits)))
     row = torch.tensor([logits, logits])
     seen = torch.tensor([[True] * len(logits), [i % 2 == 0 for i in range(len(logits))]])
-    sampling = Sampling(temperature, top_k, top_p, min_p, penalty)
-    for token in next_token(row, sampling, torch.full((2, 1), point), seen).tolist():
+    sampling = Sampling(temperature, top_k, top_p, min_p, penalty, others, others, bias)
+    for token in next_token(row, sampling, torch.full((2, 1), point), (seen, 4096.0 * seen)).tolist():
         assert logits[token] > -math.inf
 
 
@@ -268,9 +302,13 @@ def test_top_p_keeps_the_first_token_however_small_it_is(logits: np.ndarray, p: 
         ("min_p", math.nan),
         ("repetition_penalty", 0),
         ("repetition_penalty", math.inf),
+        ("presence_penalty", 2.1),
+        ("frequency_penalty", math.nan),
     ],
 )
 def test_f23_every_invalid_setting_is_a_config_error_that_names_it(setting: str, value: float) -> None:
     with pytest.raises(ConfigError, match=f"^{setting}: {value} ") as error:
         Sampling(**{setting: value})
     assert error.value.exit_code == 2
+    with pytest.raises(ConfigError, match="^logit_bias: nan is not in"):
+        add_bias(torch.zeros(1, 4), {3: math.nan})

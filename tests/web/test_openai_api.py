@@ -248,6 +248,7 @@ CHANGE_NOTHING = [
     *({"stream_options": value} for value in ({}, {"include_usage": False}, {"include_obfuscation": False}, None)),
     *({"top_k": value} for value in (0, -1, None)),
     *({"ignore_eos": False}, {"min_tokens": 0}, {"repeat_penalty": 1.0}, {"repetition_penalty": 1}),
+    *({"stop_token_ids": []}, {"skip_special_tokens": True}, {"use_beam_search": False}, {"length_penalty": 1.0}),
     {"messages": [{**QUESTION, "name": "bob", "refusal": None}]},
 ]
 
@@ -269,10 +270,18 @@ def test_a_field_that_changes_nothing_is_passed_over(client):
 
 
 WOULD_CHANGE_SOMETHING = [
-    *({"logit_bias": {"1": 5}}, {"tools": [{"type": "function"}]}, {"tool_choice": "required"}, {"store": True}),
+    *({"logit_bias": bias} for bias in ({"a": 5}, {"1": 101}, {"-1": 5}, {"300": 5}, [5])),
+    *({"tools": [{"type": "function"}]}, {"tool_choice": "required"}, {"store": True}),
     *({"response_format": {"type": "json_object"}}, {"modalities": ["audio"]}, {"reasoning_effort": "high"}),
-    *({"ignore_eos": True}, {"min_tokens": 3}, {"top_k": -2}, {"top_k": False}, {"max_tokens": -2}),
-    *({"prediction": {}}, {"functions": [{}]}, {"stop_token_ids": [1]}, {"top_logprobs": 1}, {"metadata": 5}),
+    *(
+        {"ignore_eos": True},
+        {"min_tokens": 7},
+        {"presence_penalty": 2.1},
+        {"top_k": -2},
+        {"top_k": False},
+        {"max_tokens": -2},
+    ),
+    *({"prediction": {}}, {"functions": [{}]}, {"stop_token_ids": [300]}, {"top_logprobs": 1}, {"metadata": 5}),
     *({"stream_options": value} for value in ({"include_obfuscation": True}, {"include_usage": True})),
     *({"messages": [{**QUESTION, "content": content}]} for content in (None, 5)),
     *({"messages": [QUESTION, {**MINE, **other}, QUESTION]} for other in ({"refusal": "No."}, {"tool_calls": [{}]})),
@@ -286,6 +295,38 @@ def test_a_field_that_would_change_something_is_refused_by_its_name(client):
         with pytest.raises(openai.BadRequestError) as refused:
             client.post("/chat/completions", body=body, cast_to=object)
         assert refused.value.param.split(".")[0] == next(iter(extra)), extra
+
+
+def test_a_bias_and_penalties_are_those_of_the_library(complete, run):
+    [letter] = run.tokenizer.encode("A")
+    ways = [
+        {"logit_bias": {str(run.tokenizer.end_of_text): -100}},
+        {"presence_penalty": 1.5, "frequency_penalty": -0.5, "logit_bias": {"299": 1, str(letter): 2.5}},
+        {"repetition_penalty": 1.3},
+    ]
+    for way in ways:
+        bias = {int(id_): by for id_, by in way.get("logit_bias", {}).items()}
+        expected = run.generate("The fox", max_new_tokens=20, seed=5, **{**way, "logit_bias": bias})
+        asked = dict(way)
+        more = {"repeat_penalty": asked.pop("repetition_penalty")} if "repetition_penalty" in way else {}
+        assert complete(max_tokens=20, seed=5, extra_body=more, **asked).choices[0].text == expected
+    assert complete(max_tokens=9, logprobs=0, logit_bias={str(letter): 100}, **GREEDY).choices[0].text == "A" * 9
+    with pytest.raises(ConfigError, match="logit_bias: 300 is no token"):
+        run.generate("The fox", logit_bias={300: 1})
+
+
+def test_a_token_that_ends_the_text_and_the_least_length_are_asked_for_as_with_vllm(complete, run):
+    whole = complete(max_tokens=30, seed=5, logprobs=0).choices[0]
+    first = whole.logprobs.tokens.index("M")
+    ids = run.tokenizer.encode("M")
+    ended = complete(max_tokens=30, seed=5, extra_body={"stop_token_ids": ids})
+    assert ended.choices[0].text == "".join(whole.logprobs.tokens[:first])
+    assert (ended.choices[0].finish_reason, ended.usage.completion_tokens) == ("stop", first)
+    every = list(range(run.tokenizer.vocab_size))
+    later = complete(max_tokens=9, extra_body={"stop_token_ids": [i for i in every if i not in ids], "min_tokens": 4})
+    assert later.choices[0].text.startswith("MMMM")
+    with pytest.raises(openai.BadRequestError, match="min_tokens: all tokens are among stop_token_ids"):
+        complete(max_tokens=9, extra_body={"stop_token_ids": every, "min_tokens": 4})
 
 
 def test_minus_one_asks_for_a_text_up_to_its_end(client, complete):

@@ -32,6 +32,7 @@ from pellucid.generation.writing import Writing
 from pellucid.model.language_model import LanguageModel, eval_mode
 
 if TYPE_CHECKING:
+    from pellucid.generation.penalties import Past
     from pellucid.generation.slots import SlotsOfAnyModel, SlotsOfDecoder
 
 
@@ -39,8 +40,8 @@ class Engine:
     """The texts that one model writes at present, and those that wait for a slot. One thread at a time may call it.
 
     `stop_ids` end a text, `forbidden_ids` are never drawn. A repetition penalty counts the whole prompt, but no
-    `stop_ids`: the one before a document is no reason not to end. A text longer than the context goes on as
-    `in_step.latest` says. The model must be in eval mode.
+    `stop_ids`: the one before a document is no reason not to end. The other penalties count what is written. A text
+    longer than the context goes on as `in_step.latest` says. The model must be in eval mode.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Engine:
         self._rows: list[Writing] = []
         self._waiting: deque[Writing] = deque()
         self._is_reading = False  # whether some row has more to read than its latest token
-        self._seen_SV: Tensor | None = None  # which tokens have occurred, if a repetition penalty asks
+        self._past: Past | None = None  # which tokens have occurred, if a penalty asks
 
     @property
     def is_idle(self) -> bool:
@@ -98,7 +99,11 @@ class Engine:
             with row.fails_alone():
                 row.begin(self._free[0], self._max_positions)
                 self._memory.empty(row.slot)
-                self._begin_to_count(row)
+                if row.sampling.looks_back:
+                    from pellucid.generation.penalties import Past  # few texts ask for it
+
+                    self._past = self._past or Past(self._memory.n_slots, self._vocab_size, self._device)
+                    self._past.begin(row.slot, [id_ for id_ in row.prompt_ids if id_ not in self._stop_ids])
             if not row.has_ended:
                 heappop(self._free)
                 self._rows.append(row)
@@ -147,7 +152,7 @@ class Engine:
         scores = dict(zip(scored, logits_RV[scored].log_softmax(dim=-1), strict=True)) if scored else {}
         for i, (row, token_id) in enumerate(zip(rows, self._choose(rows, logits_RV), strict=True)):
             if row.error is None:
-                row.add(token_id, token_id in self._stop_ids, scores.get(i))
+                row.add(token_id, token_id in self._stop_ids or token_id in row.stop_ids, scores.get(i))
         self._begin_anew(rows)
         return rows
 
@@ -167,6 +172,8 @@ class Engine:
         """
         if len(self._forbidden_ids):
             logits_RV.index_fill_(-1, self._forbidden_ids, -torch.inf)
+        for i in [i for i, row in enumerate(rows) if len(row.token_ids) < row.min_new_tokens]:
+            logits_RV[i, [*self._stop_ids, *rows[i].stop_ids]] = -torch.inf
         can_be_drawn = are_distributions(logits_RV)
         if all(can_be_drawn) and all(row.sampling is rows[0].sampling for row in rows):
             return self._choose_together(rows, logits_RV)
@@ -186,28 +193,16 @@ class Engine:
     def _choose_together(self, rows: list[Writing], logits_RV: Tensor) -> list[int]:
         sampling = rows[0].sampling
         uniforms_R1 = torch.from_numpy(np.array([[row.uniform()] for row in rows], np.float32)).to(self._device)
-        slots = [row.slot for row in rows] if sampling.repetition_penalty != 1 else None
-        drawn_R = next_token(logits_RV, sampling, uniforms_R1, None if slots is None else self._seen()[slots])
-        if slots is not None:
-            self._seen()[slots, drawn_R] = True
+        slots, past = [row.slot for row in rows], self._past if sampling.looks_back else None
+        drawn_R = next_token(logits_RV, sampling, uniforms_R1, past.of(slots) if past else None)
+        if past:
+            past.add(slots, drawn_R)
         if any(row.keeps_log_p for row in rows):
             log_p_RV = apply_temperature(logits_RV, sampling.temperature).log_softmax(dim=-1)
             for row, log_p in zip(rows, log_p_RV.gather(-1, drawn_R[:, None])[:, 0].tolist(), strict=True):
                 row.log_p.append(log_p)
         token_ids: list[int] = drawn_R.tolist()
         return token_ids
-
-    def _begin_to_count(self, row: Writing) -> None:
-        """Marks the prompt's tokens as seen, if the row has a repetition penalty."""
-        if row.sampling.repetition_penalty != 1:
-            seen_V = self._seen()[row.slot]
-            seen_V.zero_()
-            seen_V[[id_ for id_ in row.prompt_ids if id_ not in self._stop_ids]] = True
-
-    def _seen(self) -> Tensor:
-        if self._seen_SV is None:
-            self._seen_SV = torch.zeros(self._memory.n_slots, self._vocab_size, dtype=torch.bool, device=self._device)
-        return self._seen_SV
 
 
 def in_step(

@@ -1,26 +1,37 @@
 """From logits to the next token: pure functions, one per idea.
 
-The model gives a logit for each token of the vocabulary. The repetition penalty makes tokens that have occurred less
-likely, temperature flattens or sharpens the distribution, top-k, top-p and min-p cut off its unlikely tail, and `draw`
-picks one token. `next_token` does all of this in order.
+The model gives a logit for each token of the vocabulary. A bias makes chosen tokens likelier or less likely, penalties
+those that have occurred, temperature flattens or sharpens the distribution, top-k, top-p and min-p cut off its unlikely
+tail, and `draw` picks one token. `next_token` does all of this in order.
 
 Shapes: B samples, V vocabulary, C candidates (the tokens that top-k and top-p still allow, most likely first).
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from pellucid.errors import ConfigError, NonFiniteError
 
+FAULTS = {  # of each setting: what is wrong with a value, and what to do
+    "temperature": ("is not a finite number >= 0", "0 is greedy, 1 is the model's own"),
+    "top_k": ("keeps no token", "give at least 1, or leave it out to keep all"),
+    "top_p": ("is not in (0, 1]", "give a probability, or leave it out to keep all"),
+    "min_p": ("is not in [0, 1]", "give a share of the highest probability, or leave it out to keep all"),
+    "repetition_penalty": ("is not a finite number > 0", "1 disables it, 1.2 is typical"),
+    "presence_penalty": ("is not in [-2, 2]", "0 disables it, 0.5 is typical"),
+    "frequency_penalty": ("is not in [-2, 2]", "0 disables it, 0.5 is typical"),
+}
+
 
 @dataclass(frozen=True)
 class Sampling:
     """How the next token is chosen. `None` keeps all tokens; temperature 0 takes the likeliest (greedy).
 
-    A repetition_penalty of 1 changes nothing. Raises ConfigError for a value that gives no distribution.
+    A repetition_penalty of 1 and other penalties of 0 change nothing. Raises ConfigError for a value out of range.
     """
 
     temperature: float = 1.0
@@ -28,23 +39,27 @@ class Sampling:
     top_p: float | None = None
     min_p: float | None = None
     repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict, hash=False)  # token id: what is added to its logit
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether it asks which tokens have occurred."""
+        return (self.repetition_penalty, self.presence_penalty, self.frequency_penalty) != (1, 0, 0)
 
     def __post_init__(self) -> None:
-        # Each condition says what is valid, so that NaN, which compares false with everything, is refused.
-        if not 0 <= self.temperature < math.inf:
-            what = f"{self.temperature} is not a finite number >= 0"
-            raise ConfigError("temperature", what, "0 is greedy, 1 is the model's own")
-        if self.top_k is not None and not self.top_k >= 1:
-            raise ConfigError("top_k", f"{self.top_k} keeps no token", "give at least 1, or leave it out to keep all")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            fix = "give a probability, or leave it out to keep all"
-            raise ConfigError("top_p", f"{self.top_p} is not in (0, 1]", fix)
-        if self.min_p is not None and not 0 <= self.min_p <= 1:
-            fix = "give a share of the highest probability, or leave it out to keep all"
-            raise ConfigError("min_p", f"{self.min_p} is not in [0, 1]", fix)
-        if not 0 < self.repetition_penalty < math.inf:
-            what = f"{self.repetition_penalty} is not a finite number > 0"
-            raise ConfigError("repetition_penalty", what, "1 disables it, 1.2 is typical")
+        is_valid = {  # NaN, which compares false with everything, is not
+            "temperature": 0 <= self.temperature < math.inf,
+            "top_k": self.top_k is None or self.top_k >= 1,
+            "top_p": self.top_p is None or 0 < self.top_p <= 1,
+            "min_p": self.min_p is None or 0 <= self.min_p <= 1,
+            "repetition_penalty": 0 < self.repetition_penalty < math.inf,
+            "presence_penalty": abs(self.presence_penalty) <= 2,
+            "frequency_penalty": abs(self.frequency_penalty) <= 2,
+        }
+        for name in [name for name, is_so in is_valid.items() if not is_so]:
+            raise ConfigError(name, f"{getattr(self, name)} {FAULTS[name][0]}", FAULTS[name][1])
 
 
 def are_distributions(logits_BV: Tensor) -> list[bool]:
@@ -59,18 +74,19 @@ def no_distribution() -> NonFiniteError:
 
 
 def next_token(
-    logits_BV: Tensor, sampling: Sampling, random: torch.Generator | Tensor, seen_BV: Tensor | None = None
+    logits_BV: Tensor, sampling: Sampling, random: torch.Generator | Tensor, past: tuple[Tensor, Tensor] | None = None
 ) -> Tensor:
-    """Choose one token id per row, (B,), as `sampling` says (equations 19, 20, 43 and 44).
+    """Choose one token id per row, (B,), as `sampling` says (equations 19, 20, 43, 44 and 51).
 
-    The order is that of Hugging Face (repetition penalty, temperature, top-k, top-p, min-p), but top-k comes
+    The order is that of vLLM and Hugging Face (bias, penalties, temperature, top-k, top-p, min-p), but top-k comes
     before temperature: temperature never changes the order of the tokens, and to scale k candidates is cheaper.
-    `random`: where random numbers come from, or one in [0, 1) for each row, (B, 1). `seen_BV` marks the tokens that
-    have occurred; only a repetition penalty needs it. The rows must be distributions (`are_distributions`).
+    `random`: where random numbers come from, or one in [0, 1) for each row, (B, 1). `past`, which penalties need: which
+    tokens have occurred, and how often each was written, (B, V). The rows must be distributions (`are_distributions`).
     """
-    if sampling.repetition_penalty != 1:
-        assert seen_BV is not None, "a repetition penalty needs the tokens so far"
-        logits_BV = penalize_repetition(logits_BV.float(), seen_BV, sampling.repetition_penalty)
+    if sampling.looks_back or sampling.logit_bias:
+        from pellucid.generation.penalties import with_bias_and_penalties  # few texts ask for it
+
+        logits_BV = with_bias_and_penalties(logits_BV.float(), sampling, past)
     if sampling.temperature == 0 or sampling.top_k == 1:  # greedy
         return logits_BV.argmax(dim=-1)
     logits_BV = logits_BV.float()
@@ -82,19 +98,6 @@ def next_token(
     logits_BC = keep_top_p(logits_BC, sampling.top_p or 1.0)
     choice_B = draw(keep_min_p(logits_BC, sampling.min_p or 0.0), random)
     return token_ids_BC.gather(-1, choice_B[:, None])[:, 0]
-
-
-def penalize_repetition(logits_BV: Tensor, seen_BV: Tensor, penalty: float) -> Tensor:
-    """Make the tokens that have occurred less likely (equation 44; Keskar et al. 2019). Below 1 they get likelier.
-
-    A logit above 0 is divided by the penalty, one below is multiplied by it, so that both fall. However often a token
-    has occurred, it is penalized once.
-    """
-    float32 = torch.finfo(torch.float32)
-    penalty = min(max(penalty, float32.tiny), float32.max)
-    penalized_BV = torch.where(logits_BV < 0, logits_BV * penalty, logits_BV / penalty)
-    is_possible_BV = logits_BV > -math.inf  # a forbidden token stays forbidden
-    return torch.where(seen_BV & is_possible_BV, penalized_BV.clamp(float32.min, float32.max), logits_BV)
 
 
 def apply_temperature(logits_BV: Tensor, temperature: float) -> Tensor:

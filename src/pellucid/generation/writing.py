@@ -25,8 +25,8 @@ class Writing:
     text: gets the tokens, and ends the writing with a stop string. n_likeliest: with each token in `text` come ln p of
     it and of so many of the likeliest; None asks for none. It is the model's own distribution, before temperature and
     the like. scores_prompt: the same for the prompt's tokens. keeps_log_p: ln p of each token in the distribution that
-    it was drawn from, at its temperature. has_ended: set it to end the text early. error: what cut it short, while the
-    others go on.
+    it was drawn from, at its temperature. stop_ids: others that end this text. min_new_tokens: so many come before
+    any of them. has_ended: set it to end the text early. error: what cut it short, while the others go on.
     """
 
     prompt_ids: Sequence[int]
@@ -37,6 +37,8 @@ class Writing:
     keeps_log_p: bool = False
     n_likeliest: int | None = None
     scores_prompt: bool = False
+    stop_ids: Sequence[int] = ()
+    min_new_tokens: int = 0
 
     token_ids: list[int] = field(default_factory=list, init=False)  # with the one that ended it
     log_p: list[float] = field(default_factory=list, init=False)

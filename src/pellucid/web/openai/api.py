@@ -83,6 +83,10 @@ async def _answer(
     """n texts after each prompt; generation stops when the client disconnects."""
     if body.stream_options is not None and body.stream_options.include_usage and not body.stream:
         raise ApiError(400, 'stream_options: only with "stream": true', param="stream_options")
+    for prompt in prompts:
+        if (body.min_tokens or 0) > prompt.max_new_tokens:
+            message = f"min_tokens: {body.min_tokens} are more than the {prompt.max_new_tokens} of max_tokens"
+            raise ApiError(400, message, param="min_tokens")
     sampling = body.sampling
     writings = [
         Writing(
@@ -93,6 +97,8 @@ async def _answer(
             TextStream(served.engine.tokenizer, body.stops),
             n_likeliest=form.n_likeliest,
             scores_prompt=form.scores_prompt,
+            stop_ids=body.stop_token_ids or (),
+            min_new_tokens=body.min_tokens or 0,
         )
         for prompt in prompts
         for choice in range(body.n or 1)

@@ -16,6 +16,7 @@ from queue import SimpleQueue
 
 from pellucid.errors import PellucidError, explained, is_out_of_memory, without_frames
 from pellucid.generation.engine import Engine
+from pellucid.generation.penalties import require_tokens
 from pellucid.generation.slots import make_slots
 from pellucid.generation.stream import Piece
 from pellucid.generation.text import never_written
@@ -98,8 +99,14 @@ class EngineThread:
     def submit(self, writings: Sequence[Writing], *, is_streamed: bool) -> Job:
         """Start these texts as soon as there are slots. Always call `release` for the job at the end.
 
-        ApiError 429 if too many texts are waiting, 400 if these alone are too many.
+        ApiError 429 if too many texts are waiting, 400 if these alone are too many. ConfigError for ids of no token.
         """
+        for writing in writings:
+            require_tokens("logit_bias", writing.sampling.logit_bias, self.model.vocab_size)
+            require_tokens("stop_token_ids", writing.stop_ids, self.model.vocab_size)
+            ends = {*self.tokenizer.control_ids, *writing.stop_ids}
+            if writing.min_new_tokens and len(ends) == self.model.vocab_size:
+                raise ApiError(400, "min_tokens: all tokens are among stop_token_ids; leave some", param="min_tokens")
         most = self._n_slots + MOST_WAITING
         if len(writings) > most:
             raise ApiError(400, f"{len(writings)} texts in one request; ask for {most} at most", param="n")

@@ -1,7 +1,7 @@
 """The requests that clients of OpenAI's API may send. A field that would change the answer is understood or refused.
 
-One that changes nothing is passed over: null, and the values of IDLE. `top_k`, `min_p` and `repetition_penalty` are not
-among OpenAI's fields; the Python client sends them with `extra_body`.
+One that changes nothing is passed over: null, and the values of IDLE. `top_k`, `min_p`, `repetition_penalty`,
+`min_tokens` and `stop_token_ids` are not among OpenAI's fields; the Python client sends them with `extra_body`.
 
 Fields and defaults: https://platform.openai.com/docs/api-reference.
 """
@@ -9,7 +9,7 @@ Fields and defaults: https://platform.openai.com/docs/api-reference.
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from pellucid.generation.sampling import Sampling
 
@@ -17,15 +17,14 @@ MOST_NEW_TOKENS = 4096
 MOST_CHOICES = 16
 
 Text = Annotated[str, Field(min_length=1)]
-Zero = Annotated[float, Field(ge=0, le=0)]  # other values are not supported
-
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+TokenId = Annotated[int, Field(strict=False)]  # in JSON a key is text
 
 OFF = BeforeValidator(lambda k: None if k in (0, -1) and k is not False else k)  # as vLLM and llama.cpp write it
 
 # Values of fields that we do not have: with them the answer is the same, by OpenAI's API or by that of vLLM and
 # llama.cpp.
 IDLE: dict[str, tuple[Any, ...]] = {
-    "logit_bias": ({},),
     "tools": ([],),
     "tool_choice": ("none", "auto"),
     "parallel_tool_calls": (True, False),
@@ -38,10 +37,13 @@ IDLE: dict[str, tuple[Any, ...]] = {
     "service_tier": ("auto", "default"),
     "store": (False,),
     "ignore_eos": (False,),
-    "min_tokens": (0,),
-    "stop_token_ids": ([],),
     "repeat_penalty": (1.0,),
     "cache_prompt": (True, False),
+    "skip_special_tokens": (True,),
+    "use_beam_search": (False,),
+    "length_penalty": (1.0,),
+    "typical_p": (1.0,),
+    "mirostat": (0,),
 }
 IDLE_IN_MESSAGES: dict[str, tuple[Any, ...]] = {"tool_calls": ([],), "annotations": ([],)}
 
@@ -76,7 +78,15 @@ class GenerationRequest(Body):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[Annotated[int, Field(ge=1, lt=2**31)] | None, OFF] = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = Field(
+        None,
+        validation_alias=AliasChoices("repetition_penalty", "repeat_penalty"),  # as vLLM and llama.cpp call it
+    )
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: dict[TokenId, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    min_tokens: Annotated[int, Field(ge=0, le=MOST_NEW_TOKENS)] | None = None
+    stop_token_ids: list[int] | None = None
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
     stop: Text | Annotated[list[Text], Field(max_length=4)] | None = None
@@ -88,8 +98,6 @@ class GenerationRequest(Body):
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     metadata: dict[str, Any] | None = None
-    presence_penalty: Zero | None = None
-    frequency_penalty: Zero | None = None
 
     @property
     def sampling(self) -> Sampling:
@@ -99,6 +107,9 @@ class GenerationRequest(Body):
             top_p=self.top_p,
             min_p=self.min_p,
             repetition_penalty=self.repetition_penalty or 1.0,
+            presence_penalty=self.presence_penalty or 0.0,
+            frequency_penalty=self.frequency_penalty or 0.0,
+            logit_bias=self.logit_bias or {},
         )
 
     @property
