@@ -329,6 +329,29 @@ def test_a_token_that_ends_the_text_and_the_least_length_are_asked_for_as_with_v
         complete(max_tokens=9, extra_body={"stop_token_ids": every, "min_tokens": 4})
 
 
+def test_embeddings_are_those_of_the_command_while_others_write(client, run):
+    texts = ["The fox", "The hen said: I lost the corn."]
+    expected = run.embed(texts)
+    with client.completions.create(model="tiny", prompt="", max_tokens=60, seed=0, stream=True) as stream:
+        next(iter(stream))
+        answer = client.embeddings.create(model="tiny", input=texts)
+    as_floats = client.embeddings.create(model="tiny", input=texts[1], encoding_format="float")
+    for vectors, vector in zip(expected, answer.data, strict=True):
+        assert vector.embedding == vectors.tolist()
+    assert as_floats.data[0].embedding == pytest.approx(expected[1].tolist(), abs=1e-5)
+    assert answer.usage.prompt_tokens == sum(1 + len(run.tokenizer.encode(text)) for text in texts)
+    for wrong, what in (
+        (["The", ""], "input: the text: it is empty"),
+        ("a" * 99, "99 tokens are more than the 31"),
+        ([1], "input.*: Input should be a valid string"),
+    ):
+        with pytest.raises(openai.BadRequestError, match=what) as refused:
+            client.embeddings.create(model="tiny", input=wrong)
+        assert refused.value.param.startswith("input")
+    with pytest.raises(openai.BadRequestError, match="dimensions: unknown field"):
+        client.embeddings.create(model="tiny", input="The", dimensions=2)
+
+
 def test_minus_one_asks_for_a_text_up_to_its_end(client, complete):
     """As with llama.cpp; not for the 16 tokens of OpenAI's default."""
     whole = complete(max_tokens=4096, seed=3)

@@ -3,13 +3,17 @@
 A choice is the number of a text; each prompt has `n` of them.
 """
 
+import base64
 import codecs
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
+
 from pellucid.generation.stream import Piece, Token
+from pellucid.inspection.embed import Floats
 from pellucid.tokenizer import Tokenizer
 from pellucid.web.openai.prompts import Prompt
 from pellucid.web.openai.schemas import ChatRequest, CompletionRequest
@@ -132,6 +136,17 @@ class ChatFormat:
 
 
 Format = CompletionFormat | ChatFormat
+
+
+def embeddings_answer(vectors: Floats, model: str, is_base64: bool, n_tokens: int) -> Json:
+    """The answer of /v1/embeddings. In base64, as OpenAI's client asks, a number is 4 bytes of float32."""
+
+    def shown(vector: Floats) -> str | list[float]:
+        return base64.b64encode(vector.astype(np.dtype("<f4")).tobytes()).decode() if is_base64 else vector.tolist()
+
+    data = [{"object": "embedding", "index": i, "embedding": shown(vector)} for i, vector in enumerate(vectors)]
+    usage = {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
+    return {"object": "list", "data": data, "model": model, "usage": usage}
 
 
 def token_name(tokenizer: Tokenizer, id_: int) -> str:

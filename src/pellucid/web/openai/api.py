@@ -8,27 +8,29 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from pellucid.errors import PellucidError
+from pellucid.errors import DataError, PellucidError
 from pellucid.generation.stream import TextStream
 from pellucid.generation.writing import Writing
+from pellucid.inspection.embed import embed
 from pellucid.web.errors import ApiError
-from pellucid.web.openai.answers import ChatFormat, CompletionFormat, Format
+from pellucid.web.openai.answers import ChatFormat, CompletionFormat, Format, embeddings_answer
 from pellucid.web.openai.engine_thread import EngineThread, Job
 from pellucid.web.openai.prompts import Prompt, read_messages, read_prompts
-from pellucid.web.openai.schemas import ChatRequest, CompletionRequest, GenerationRequest
+from pellucid.web.openai.schemas import ChatRequest, CompletionRequest, EmbeddingRequest, GenerationRequest
 from pellucid.web.openai.served import Served, ServedRun
 
 Json = dict[str, Any]
 
 
 def openai_routes(runs: Mapping[str, ServedRun]) -> APIRouter:
-    """/v1/models, /v1/completions and /v1/chat/completions; `model` is the name of a run, each with its own engine."""
+    """/v1/models, completions, chats and embeddings; `model` is the name of a run, each with its own engine."""
 
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:
@@ -73,6 +75,19 @@ def openai_routes(runs: Mapping[str, ServedRun]) -> APIRouter:
         served = await named(body.model)
         prompt = read_messages(body, served)
         return await _answer(request, served, body, [prompt], ChatFormat(served.engine.tokenizer, body))
+
+    @routes.post("/embeddings")
+    async def embeddings(body: EmbeddingRequest) -> JSONResponse:
+        """The mean of the last layer's vectors over the tokens of a text, as `pellucid embed` computes it."""
+        served = await named(body.model)
+        model, tokenizer = served.engine.model, served.engine.tokenizer
+        try:
+            embedded = await served.engine.call(partial(embed, model, tokenizer, body.texts))
+        except DataError as error:
+            raise ApiError(400, f"input: {error}", param="input") from None
+        n_tokens = sum(1 + len(tokenizer.encode(text)) for text in body.texts)
+        is_base64 = body.encoding_format == "base64"
+        return JSONResponse(embeddings_answer(embedded.vectors, served.name, is_base64, n_tokens))
 
     return routes
 

@@ -4,15 +4,17 @@
     engine thread                    └─► step, step, step … ──┘
 
 The thread steps while there is anything to write, and sleeps otherwise. After a step, a single call wakes all jobs that
-wait for it: a call for each token would slow down both threads.
+wait for it: a call for each token would slow down both threads. Whatever else needs the model is called between steps.
 """
 
 import asyncio
 import logging
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from queue import SimpleQueue
+from typing import TypeVar
 
 from pellucid.errors import PellucidError, explained, is_out_of_memory, without_frames
 from pellucid.generation.engine import Engine
@@ -29,6 +31,8 @@ from pellucid.web.errors import ApiError
 N_SLOTS = 16
 MOST_WAITING = 32  # texts that may wait for a slot
 GIL_SECONDS = 0.0005  # a thread's longest turn while the other waits; Python's default of 5 ms is many steps
+
+Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
 
@@ -91,7 +95,7 @@ class EngineThread:
         self.model, self.tokenizer = model, tokenizer
         self._precision, self._n_slots = precision.for_decoding(), n_slots
         self._n_texts = 0  # written or waiting
-        self._inbox: SimpleQueue[Job | None] = SimpleQueue()
+        self._inbox: SimpleQueue[Job | Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         sys.setswitchinterval(GIL_SECONDS)
         self._thread.start()
@@ -107,16 +111,38 @@ class EngineThread:
             ends = {*self.tokenizer.control_ids, *writing.stop_ids}
             if writing.min_new_tokens and len(ends) == self.model.vocab_size:
                 raise ApiError(400, "min_tokens: all tokens are among stop_token_ids; leave some", param="min_tokens")
-        most = self._n_slots + MOST_WAITING
-        if len(writings) > most:
-            raise ApiError(400, f"{len(writings)} texts in one request; ask for {most} at most", param="n")
-        if self._n_texts + len(writings) > most:
-            message = f"{self._n_texts} texts are being written or wait already; try again in a second"
-            raise ApiError(429, message, code="queue_full")
+        self._add_texts(len(writings))
         job = Job(writings, is_streamed)
-        self._n_texts += len(writings)
         self._inbox.put(job)
         return job
+
+    async def call(self, function: Callable[[], Result]) -> Result:
+        """Call this function of the model in its thread, and return what it returns. It counts as a text that waits."""
+        self._add_texts(1)
+        result: Future[Result] = Future()
+
+        def run() -> None:
+            if not result.set_running_or_notify_cancel():  # the client has left
+                return
+            try:
+                result.set_result(function())
+            except Exception as error:
+                result.set_exception(error)
+
+        self._inbox.put(run)
+        try:
+            return await asyncio.wrap_future(result)
+        finally:
+            self._n_texts -= 1
+
+    def _add_texts(self, n: int) -> None:
+        most = self._n_slots + MOST_WAITING
+        if n > most:
+            raise ApiError(400, f"{n} texts in one request; ask for {most} at most", param="n")
+        if self._n_texts + n > most:
+            message = f"{self._n_texts} texts are being written or wait already; try again in a second"
+            raise ApiError(429, message, code="queue_full")
+        self._n_texts += n
 
     def release(self, job: Job) -> None:
         """Cancel and forget a job, finished or not."""
@@ -138,6 +164,9 @@ class EngineThread:
                 if job is None:
                     is_closing = True
                     break
+                if not isinstance(job, Job):
+                    job()
+                    continue
                 jobs |= dict.fromkeys(job.writings, job)
                 added += job.writings
             if not jobs:

@@ -136,6 +136,19 @@ class CompletionRequest(GenerationRequest):
     best_of: Literal[1] | None = None
 
 
+class EmbeddingRequest(Body):
+    """POST /v1/embeddings. Token ids are refused: clients that send some have cut the text by another vocabulary."""
+
+    model: str
+    input: str | Annotated[list[str], Field(min_length=1)]
+    encoding_format: Literal["float", "base64"] | None = None
+    user: str | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        return [self.input] if isinstance(self.input, str) else self.input
+
+
 class TextPart(Body):
     type: Literal["text"]
     text: str
