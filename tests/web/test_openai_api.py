@@ -196,9 +196,19 @@ def test_a_system_message_begins_the_first_turn_and_the_oldest_turns_are_left_ou
     assert "messages were not read" in long.warning
     with pytest.raises(openai.BadRequestError, match="top_logprobs: only with"):
         ask(("user", "The fox"), top_logprobs=2)
-    for roles in (["assistant"], ["user", "user"], ["user", "assistant"], ["system"], ["user", "system", "user"]):
+    for roles in (["assistant"], ["user", "user"], ["system"], ["system", "assistant"], ["user", "system", "user"]):
         with pytest.raises(openai.BadRequestError, match="messages"):
             ask(*((role, "The fox") for role in roles))
+
+
+def test_an_answer_goes_on_from_the_assistants_beginning(client, run):
+    ask = partial(client.chat.completions.create, model="tiny", seed=1, max_tokens=12)
+    answer = ask(messages=[QUESTION, MINE])
+    ids = [*prompt_ids(run.tokenizer, [("user", "The fox")]), *run.tokenizer.encode("said")]
+    same = client.completions.create(model="tiny", prompt=ids, seed=1, max_tokens=12)
+    assert (answer.choices[0].message.content, answer.usage) == (same.choices[0].text, same.usage)
+    empty, whole = ask(messages=[QUESTION, {**MINE, "content": None}]), ask(messages=[QUESTION])
+    assert empty.choices == whole.choices
 
 
 def test_the_runs_are_listed_and_each_is_asked_by_its_name(run, fables_run, tmp_path, monkeypatch):

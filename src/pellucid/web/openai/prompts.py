@@ -48,7 +48,10 @@ def read_prompts(body: CompletionRequest, tokenizer: Tokenizer) -> list[Prompt]:
 
 
 def read_messages(body: ChatRequest, served: Served) -> Prompt:
-    """The messages in the chat template; the oldest are left out if there is no room for the answer."""
+    """The messages in the chat template; the oldest are left out if there is no room for the answer.
+
+    If the last one is the assistant's, the answer goes on from it.
+    """
     tokenizer, model = served.engine.tokenizer, served.trained.model
     if not tokenizer.has_chat_tokens:
         message = f"{served.name} was not trained on conversations; ask /v1/completions, or fine-tune it first: "
@@ -56,14 +59,15 @@ def read_messages(body: ChatRequest, served: Served) -> Prompt:
     if body.top_logprobs and not body.logprobs:
         raise ApiError(400, 'top_logprobs: only with "logprobs": true', param="top_logprobs")
     turns = _turns(body.messages)
+    begun = _encode(tokenizer, turns.pop()[1], f"messages.{len(body.messages) - 1}") if len(turns) % 2 == 0 else []
     n_requested = body.max_completion_tokens or (None if body.max_tokens == -1 else body.max_tokens)
     n_wanted = max(1, model.context_length * 3 // 4) if n_requested is None else n_requested
     for i, (_, text) in enumerate(turns):
         _encode(tokenizer, text, f"messages.{i}")
-    ids, n_left_out = prompt_ids(tokenizer, turns), 0
+    ids, n_left_out = [*prompt_ids(tokenizer, turns), *begun], 0
     while len(turns) > n_left_out + 2 and len(ids) + n_wanted > model.max_positions + 1:
         n_left_out += 2
-        ids = prompt_ids(tokenizer, turns[n_left_out:])
+        ids = [*prompt_ids(tokenizer, turns[n_left_out:]), *begun]
     n_new = n_wanted if n_requested is not None else max(1, min(n_wanted, model.max_positions + 1 - len(ids)))
     warning = f"the first {n_left_out} messages were not read: the context is too short" if n_left_out else None
     return Prompt(ids, "", n_new, warning)
@@ -84,8 +88,8 @@ def _turns(messages: Sequence[Message]) -> Turns:
                 400, f"{what}; after at most one system message, user and assistant alternate", param="messages"
             )
         turns.append((expected, message.text))
-    if len(turns) % 2 == 0:
-        raise ApiError(400, "messages: the last one must be of the user; add what is to be answered", param="messages")
+    if not turns:
+        raise ApiError(400, "messages: none is of the user; add what is to be answered", param="messages")
     turns[0] = ("user", "\n\n".join([*instructions, turns[0][1]]))
     return turns
 
