@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import httpx
@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI, Request
 from pydantic import BaseModel
 
-from pellucid.errors import CheckpointError
+from pellucid.errors import CheckpointError, ConfigError
 from pellucid.web.app import make_app
 from pellucid.web.limits import install_limits
 
@@ -21,7 +21,7 @@ class Number(BaseModel, extra="forbid", strict=True):
     number: int
 
 
-def small_app(host: str = "127.0.0.1") -> FastAPI:
+def small_app(host: str = "127.0.0.1", allow_origins: Sequence[str] = ()) -> FastAPI:
     app = FastAPI(docs_url=None, redoc_url=None)
 
     @app.post("/double")
@@ -44,7 +44,7 @@ def small_app(host: str = "127.0.0.1") -> FastAPI:
     def vanished() -> None:
         Path("checkpoints/none").read_bytes()
 
-    install_limits(app, host)
+    install_limits(app, host, allow_origins)
     return app
 
 
@@ -99,6 +99,22 @@ def test_names_of_this_machine_and_its_own_pages_are_answered():
         assert ask(app, "GET", "/health", {"host": host}).status_code == 200
     for scheme in ("http", "HTTP"):
         assert ask(app, "GET", "/health", {**OURS, "origin": f"{scheme}://127.0.0.1:8000"}).status_code == 200
+
+
+def test_pages_of_a_site_that_is_let_in_may_ask_and_no_others():
+    app = small_app(allow_origins=["http://localhost:3000"])
+    site = {**OURS, "origin": "http://localhost:3000"}
+    wants = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type"}
+    asked = ask(app, "OPTIONS", "/double", {**site, **wants})
+    assert asked.status_code == 200
+    assert asked.headers["access-control-allow-headers"] == "authorization,content-type"
+    answer = ask(app, "POST", "/double", site, json={"number": 4})
+    assert (answer.json(), answer.headers["access-control-allow-origin"]) == (8, "http://localhost:3000")
+    refused = ask(app, "POST", "/double", {**site, "origin": "http://localhost:3001"}, json={"number": 4})
+    assert (refused.status_code, code_of(refused)) == (403, "foreign_origin")
+    for wrong in ("localhost:3000", "http://localhost:3000/", "*", "null", "http://Localhost", ""):
+        with pytest.raises(ConfigError, match="--allow-origin: .* is no origin; give one as http"):
+            small_app(allow_origins=[wrong])
 
 
 def test_a_server_for_others_is_asked_by_an_address_or_the_name_of_its_machine():

@@ -30,6 +30,9 @@ def serve(
     for_class: Annotated[
         bool, Option("--class", help="Let a class guess the next token on phones in the same network.")
     ] = False,
+    allow_origin: Annotated[
+        list[str] | None, Option(metavar="ORIGIN", help="Let pages of this site call the API; may be repeated.")
+    ] = None,
     checkpoint: Which = "best",
     train: Annotated[
         Path | None, Option(metavar="CONFIG", help="Train RUN while serving, unless it is trained.")
@@ -46,6 +49,7 @@ def serve(
     if export is not None:
         is_given = {"--train": train is not None, "--open": opens, "--class": for_class}
         is_given |= {"--checkpoint": checkpoint != "best", "--port": port != PORT, "--host": host is not None}
+        is_given["--allow-origin"] = allow_origin is not None
         if any(is_given.values()):
             what = "--export is for runs that are there, and writes all of their checkpoints"
             useless = ", ".join(name for name, given in is_given.items() if given)
@@ -62,11 +66,18 @@ def serve(
     with listen(host, port) as listening, _training(runs[0], train):
         for run_dir in runs if train is None else []:
             _require_run(run_dir)
-        _show(runs, checkpoint, tour, host, listening, opens, for_class)
+        _show(runs, checkpoint, tour, host, listening, opens, for_class, allow_origin or [])
 
 
 def _show(
-    runs: list[Path], checkpoint: str, tour: Path | None, host: str, listening: socket, opens: bool, for_class: bool
+    runs: list[Path],
+    checkpoint: str,
+    tour: Path | None,
+    host: str,
+    listening: socket,
+    opens: bool,
+    for_class: bool,
+    allow_origins: list[str],
 ) -> None:
     """Serve the page and the API until they are stopped."""
     if listening.getsockname()[0] in EVERYWHERE:
@@ -90,7 +101,7 @@ def _show(
     port = listening.getsockname()[1]
     pupils = f"http://{_own_address() if host in EVERYWHERE else host}:{port}/class" if for_class else None
     api = openai_routes(served_runs(runs, checkpoint))
-    app = make_app(runs, [api], host=host, tours=files_of(tour), class_link=pupils)
+    app = make_app(runs, [api], host=host, tours=files_of(tour), class_link=pupils, allow_origins=allow_origins)
     if tour is not None:
         view |= {"tour": tour.stem}
         for line in app.state.tours.differences(tour.stem) if all(map(steps_in, runs)) else []:

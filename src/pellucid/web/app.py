@@ -33,11 +33,12 @@ def make_app(
     host: str = "127.0.0.1",
     tours: Sequence[Path] = (),
     class_link: str | None = None,
+    allow_origins: Sequence[str] = (),
 ) -> FastAPI:
     """An app with the page of the runs at these paths (run or step directories), and further routes.
 
     host: the address on which the server will listen. tours: files of further tours. class_link: the pupils' page as
-    other machines reach it; then they reach nothing else.
+    other machines reach it; then they reach nothing else. allow_origins: other sites whose pages may ask.
     """
     app = FastAPI(title="Pellucid", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     microscope = Microscope(paths)
@@ -58,7 +59,7 @@ def make_app(
     app.add_middleware(Policy)
     if class_link is not None:
         app.add_middleware(OnlyTheClass)
-    install_limits(app, host)
+    install_limits(app, host, allow_origins)
     return app
 
 

@@ -6,39 +6,48 @@ them look like requests of the same site ("DNS rebinding"). The headers Origin a
 
 import re
 import socket
-from collections.abc import MutableMapping
+from collections.abc import Collection, MutableMapping
 from ipaddress import ip_address
 from typing import Any
 
 from fastapi import FastAPI
 from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pellucid.errors import ConfigError
 from pellucid.web.errors import ApiError, error_response, install_errors
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_HEADER_BYTES = 16 * 1024
 MOST_DISCARDED_BYTES = 16 * 1024 * 1024  # of too large a body, as a client that still sends does not read the answer
 HOST = re.compile(r"(?:\[([^\[\]]+)\]|([^\[\]:,\s]+))(?::[0-9]+)?")  # [IPv6] or a name, and perhaps a port
+ORIGIN = re.compile(r"https?://[^\s/?#@A-Z*]+")  # as browsers send it
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
-def install_limits(app: FastAPI, host: str = "127.0.0.1") -> None:
+def install_limits(app: FastAPI, host: str = "127.0.0.1", allow_origins: Collection[str] = ()) -> None:
     """Add limits, and errors in OpenAI's shape, to an app, once, after its routes.
 
-    host: the server's address. Too large a body gets 413, headers 431, a foreign Host or Origin 403. Make the app with
-    FastAPI(docs_url=None, redoc_url=None), as those pages load scripts from other sites. Then `server.run(app, …)`.
+    host: the server's address. allow_origins: other sites, as https://example.org, whose pages may ask. Too large a
+    body gets 413, headers 431, a foreign Host or Origin 403. Make the app with FastAPI(docs_url=None, redoc_url=None),
+    as those pages load scripts from other sites. Then `server.run(app, …)`.
     """
     install_errors(app)
     app.router.redirect_slashes = False  # paths must be exact
-    app.add_middleware(Limits, host=host)
+    for origin in allow_origins:
+        if not ORIGIN.fullmatch(origin):
+            raise ConfigError("--allow-origin", f"{origin!r} is no origin", "give one as http://localhost:3000")
+    if allow_origins:
+        app.add_middleware(CORSMiddleware, allow_origins=allow_origins, allow_methods=["*"], allow_headers=["*"])
+    app.add_middleware(Limits, host=host, allow_origins=allow_origins)
 
 
 class Limits:
     """Middleware that reads the complete body first; later, `receive` only reports that the client disconnects."""
 
-    def __init__(self, app: ASGIApp, host: str) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, host: str, allow_origins: Collection[str]) -> None:
+        self._app, self._origins = app, allow_origins
         self._names = LOOPBACK | {host.lower()}
         self._is_open = host in ("0.0.0.0", "::")  # listens on all addresses of this machine
         if self._is_open:
@@ -76,10 +85,10 @@ class Limits:
             message = f"Host {host!r} is not this server; ask it by the address it printed, as http://127.0.0.1:PORT"
             raise ApiError(403, message, code="foreign_host")
         origin = headers.get("origin")
-        if origin is not None and origin.lower() != f"{scope['scheme']}://{host}".lower():
-            raise ApiError(
-                403, f"Origin {origin!r} is another site; call from a program instead", code="foreign_origin"
-            )
+        ours = {f"{scope['scheme']}://{host}".lower(), *self._origins}
+        if origin is not None and origin.lower() not in ours:
+            message = f"Origin {origin!r} is another site; call from a program, or serve with --allow-origin"
+            raise ApiError(403, message, code="foreign_origin")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or len(length) > 18 or int(length) > MOST_DISCARDED_BYTES:
             raise _too_large()
