@@ -211,6 +211,30 @@ def test_an_answer_goes_on_from_the_assistants_beginning(client, run):
     assert empty.choices == whole.choices
 
 
+def test_metrics_count_what_is_served_in_the_format_of_prometheus(client, complete):
+    def counted() -> dict[str, float]:
+        page = httpx.get(f"{client.base_url.copy_with(path='/metrics')}")
+        assert page.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        lines = [line for line in page.text.splitlines() if not line.startswith("# ")]
+        values = dict(line.removeprefix("pellucid_").rsplit(" ", 1) for line in lines)
+        return {name.removesuffix('{model="tiny"}'): float(value) for name, value in values.items()}
+
+    before = counted()
+    answer = complete(["The fox", "The hen"], n=2, max_tokens=5, **GREEDY, logit_bias={"5": 100})
+    with client.completions.create(
+        model="tiny", prompt="", max_tokens=60, logit_bias={"5": 100}, stream=True
+    ) as pieces:
+        assert len(list(pieces)) > 1
+    vectors = client.embeddings.create(model="tiny", input="The fox")
+    after = counted()
+    change = {name: after[name] - before[name] for name in after}
+    assert change["requests_total"] == 3
+    assert change["prompt_tokens_total"] == answer.usage.prompt_tokens + 1 + vectors.usage.prompt_tokens
+    assert change["written_tokens_total"] == answer.usage.completion_tokens + 60 == 80
+    assert change["request_seconds_total"] > 0
+    assert after["texts_running"] == 0
+
+
 def test_the_runs_are_listed_and_each_is_asked_by_its_name(run, fables_run, tmp_path, monkeypatch):
     """One of them has learned from no conversations, and is moved away."""
     monkeypatch.setattr(served_module, "SECONDS_BETWEEN_CHECKS", 0.0)
@@ -527,10 +551,14 @@ def test_a_long_answer_does_not_hold_up_the_server(client, monkeypatch):
         pieces = iter(stream)
         next(pieces)
         try:
-            health = httpx.get(f"{client.base_url.copy_with(path='/health')}", timeout=GIVES_UP_AFTER_SECONDS)
+            health, metrics = (
+                httpx.get(f"{client.base_url.copy_with(path=path)}", timeout=GIVES_UP_AFTER_SECONDS)
+                for path in ("/health", "/metrics")
+            )
         finally:
             has_been_asked.set()
         assert health.json()["status"] == "ok"
+        assert 'pellucid_texts_running{model="tiny"} 1\n' in metrics.text
         assert len(list(pieces)) > 1
 
 

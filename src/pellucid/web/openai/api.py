@@ -22,6 +22,7 @@ from pellucid.inspection.embed import embed
 from pellucid.web.errors import ApiError
 from pellucid.web.openai.answers import ChatFormat, CompletionFormat, Format, embeddings_answer
 from pellucid.web.openai.engine_thread import EngineThread, Job
+from pellucid.web.openai.metrics import CONTENT_TYPE, metrics_page
 from pellucid.web.openai.prompts import Prompt, read_messages, read_prompts
 from pellucid.web.openai.schemas import ChatRequest, CompletionRequest, EmbeddingRequest, GenerationRequest
 from pellucid.web.openai.served import Served, ServedRun
@@ -30,7 +31,7 @@ Json = dict[str, Any]
 
 
 def openai_routes(runs: Mapping[str, ServedRun]) -> APIRouter:
-    """/v1/models, completions, chats and embeddings; `model` is the name of a run, each with its own engine."""
+    """Models, completions, chats and embeddings; `model` is the name of a run, each with its own engine."""
 
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:
@@ -44,9 +45,14 @@ def openai_routes(runs: Mapping[str, ServedRun]) -> APIRouter:
             raise ApiError(404, message, param="model", code="model_not_found")
         return await runs[model].current()
 
-    routes = APIRouter(prefix="/v1", lifespan=lifespan)
+    routes = APIRouter(lifespan=lifespan)
 
-    @routes.get("/models")
+    @routes.get("/metrics")
+    async def metrics() -> Response:
+        page = metrics_page({name: run.totals for name, run in runs.items()})
+        return Response(page, headers={"Content-Type": CONTENT_TYPE})
+
+    @routes.get("/v1/models")
     async def models() -> JSONResponse:
         """List the available models. If there is none, say why not."""
         available: list[Json] = []
@@ -60,32 +66,33 @@ def openai_routes(runs: Mapping[str, ServedRun]) -> APIRouter:
             raise problem
         return JSONResponse({"object": "list", "data": available})
 
-    @routes.get("/models/{model}")
+    @routes.get("/v1/models/{model}")
     async def model(model: str) -> JSONResponse:
         return JSONResponse(_described(await named(model)))
 
-    @routes.post("/completions")
+    @routes.post("/v1/completions")
     async def completions(body: CompletionRequest, request: Request) -> Response:
         served = await named(body.model)
         prompts = read_prompts(body, served.engine.tokenizer)
         return await _answer(request, served, body, prompts, CompletionFormat(served.engine.tokenizer, body, prompts))
 
-    @routes.post("/chat/completions")
+    @routes.post("/v1/chat/completions")
     async def chat(body: ChatRequest, request: Request) -> Response:
         served = await named(body.model)
         prompt = read_messages(body, served)
         return await _answer(request, served, body, [prompt], ChatFormat(served.engine.tokenizer, body))
 
-    @routes.post("/embeddings")
+    @routes.post("/v1/embeddings")
     async def embeddings(body: EmbeddingRequest) -> JSONResponse:
         """The mean of the last layer's vectors over the tokens of a text, as `pellucid embed` computes it."""
-        served = await named(body.model)
+        served, started = await named(body.model), time.perf_counter()
         model, tokenizer = served.engine.model, served.engine.tokenizer
         try:
             embedded = await served.engine.call(partial(embed, model, tokenizer, body.texts))
         except DataError as error:
             raise ApiError(400, f"input: {error}", param="input") from None
         n_tokens = sum(1 + len(tokenizer.encode(text)) for text in body.texts)
+        served.engine.totals.add(time.perf_counter() - started, n_tokens, 0)
         is_base64 = body.encoding_format == "base64"
         return JSONResponse(embeddings_answer(embedded.vectors, served.name, is_base64, n_tokens))
 

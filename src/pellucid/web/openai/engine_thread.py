@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
+from time import perf_counter
 from typing import TypeVar
 
 from pellucid.errors import PellucidError, explained, is_out_of_memory, without_frames
@@ -27,6 +28,7 @@ from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
 from pellucid.web.errors import ApiError
+from pellucid.web.openai.metrics import Totals
 
 N_SLOTS = 16
 MOST_WAITING = 32  # texts that may wait for a slot
@@ -43,6 +45,7 @@ class Job:
     def __init__(self, writings: Sequence[Writing], is_streamed: bool) -> None:
         self.writings = writings
         self.is_streamed = is_streamed
+        self.started = perf_counter()
         self.engine_error: BaseException | None = None
         self._loop = asyncio.get_running_loop()
         self._has_news = asyncio.Event()
@@ -90,11 +93,10 @@ class EngineThread:
     """Writes texts for many requests at once. Call `submit` and `release` in the server's event loop."""
 
     def __init__(
-        self, model: LanguageModel, tokenizer: Tokenizer, precision: Precision, n_slots: int = N_SLOTS
+        self, model: LanguageModel, tokenizer: Tokenizer, precision: Precision, totals: Totals | None = None
     ) -> None:
-        self.model, self.tokenizer = model, tokenizer
-        self._precision, self._n_slots = precision.for_decoding(), n_slots
-        self._n_texts = 0  # written or waiting
+        self.model, self.tokenizer, self.totals = model, tokenizer, totals or Totals()
+        self._precision = precision.for_decoding()
         self._inbox: SimpleQueue[Job | Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         sys.setswitchinterval(GIL_SECONDS)
@@ -133,21 +135,24 @@ class EngineThread:
         try:
             return await asyncio.wrap_future(result)
         finally:
-            self._n_texts -= 1
+            self.totals.texts_running -= 1
 
     def _add_texts(self, n: int) -> None:
-        most = self._n_slots + MOST_WAITING
+        most = N_SLOTS + MOST_WAITING
         if n > most:
             raise ApiError(400, f"{n} texts in one request; ask for {most} at most", param="n")
-        if self._n_texts + n > most:
-            message = f"{self._n_texts} texts are being written or wait already; try again in a second"
+        if self.totals.texts_running + n > most:
+            message = f"{self.totals.texts_running} texts are being written or wait already; try again in a second"
             raise ApiError(429, message, code="queue_full")
-        self._n_texts += n
+        self.totals.texts_running += n
 
     def release(self, job: Job) -> None:
         """Cancel and forget a job, finished or not."""
         job.cancel()
-        self._n_texts -= len(job.writings)
+        self.totals.texts_running -= len(job.writings)
+        n_read = {id(writing.prompt_ids): len(writing.prompt_ids) for writing in job.writings}  # n texts after each
+        n_written = sum(len(writing.token_ids) for writing in job.writings)
+        self.totals.add(perf_counter() - job.started, sum(n_read.values()), n_written)
 
     def close(self) -> None:
         """End the thread once all submitted texts are written."""
@@ -194,7 +199,7 @@ class EngineThread:
                 jobs = {writing: job for writing, job in jobs.items() if not writing.has_ended}
 
     def _new_engine(self) -> Engine:
-        tokenizer, slots = self.tokenizer, make_slots(self.model.eval(), self._n_slots)
+        tokenizer, slots = self.tokenizer, make_slots(self.model.eval(), N_SLOTS)
         return Engine(self.model, slots, stop_ids=tokenizer.stop_ids, forbidden_ids=never_written(tokenizer))
 
 

@@ -11,6 +11,7 @@ from pellucid.checkpoint.step_directory import MANIFEST
 from pellucid.errors import PellucidError
 from pellucid.trained import TrainedModel, load_trained_run
 from pellucid.web.openai.engine_thread import EngineThread
+from pellucid.web.openai.metrics import Totals
 from pellucid.web.runs import named
 
 SECONDS_BETWEEN_CHECKS = 1.0
@@ -35,6 +36,7 @@ class ServedRun:
 
     def __init__(self, name: str, run: Path, checkpoint: str = "best") -> None:
         self._name, self._run, self._checkpoint = name, run, checkpoint
+        self.totals = Totals()
         self._served: Served | None = None
         self._error: PellucidError | None = None
         self._seen: object = None  # the folder's state when it was loaded
@@ -69,7 +71,7 @@ class ServedRun:
         except PellucidError as error:
             self._error, self._seen = error, seen
             return
-        engine = EngineThread(trained.model, trained.tokenizer, precision)
+        engine = EngineThread(trained.model, trained.tokenizer, precision, self.totals)
         self._served = Served(self._name, trained, engine, int(time.time()))
         self._error, self._seen = None, seen
 
