@@ -33,7 +33,7 @@ def test_each_combination_of_the_axes_has_a_class_or_a_knob_to_blame():
     """All of those that classes differ in, and any three of all axes."""
     axes = {"zero_init_projections": [False], "feed_forward": EXPERTS, "head_width": [None, 8]}
     fixed = {"norm_placement": ["pre"], "logit_soft_cap": [None], "tied_embeddings": [True], "bias": [False]}
-    chosen = all_combinations(**axes, **fixed, activation=["gelu", "swiglu"])
+    chosen = all_combinations(**axes, **fixed, activation=["gelu", "swiglu", "relu_squared"])
     classes = set()
     for config in chain(chosen, covering_combinations(3, **axes)):
         try:
@@ -138,7 +138,7 @@ STRETCHED = {
     "low_freq_factor": 0.2,
     "high_freq_factor": 0.9,
 }
-TOKENS = {"vocab_size": VOCAB_SIZE, "bos_token_id": 0, "eos_token_id": 0}
+TOKENS = {"vocab_size": VOCAB_SIZE, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": None}
 
 
 def made_by_transformers(transformers, name, **knobs):
@@ -171,6 +171,9 @@ def made_by_transformers(transformers, name, **knobs):
         ("Mistral", {"num_key_value_heads": 2, "sliding_window": 3}),
         ("Starcoder2", {"tie_word_embeddings": False}),
         ("Starcoder2", {"use_bias": False}),
+        ("SmolLM3", {"num_hidden_layers": 5, "num_key_value_heads": 2}),
+        ("SmolLM3", {"no_rope_layers": [1, 0], "attention_bias": True, "rope_parameters": STRETCHED}),
+        ("Arcee", {"mlp_bias": True, "head_dim": 6}),
     ],
 )
 def test_models_of_transformers_compute_the_same_here_and_when_they_go_back_even_after_training(
@@ -266,6 +269,8 @@ def test_llama_as_older_transformers_wrote_it_is_imported(transformers):
         ("Llama", {"attention_bias": True}, "tensor model.layers.0.self_attn.q_proj.bias is missing"),
         ("Qwen3", {"layer_types": ["full_attention", "sliding_attention"], "use_sliding_window": True}, "layer_types"),
         ("Qwen3", {"layer_types": None, "use_sliding_window": True, "max_window_layers": 1}, "max_window_layers is 1"),
+        ("SmolLM3", {"no_rope_layers": [1]}, "no_rope_layers is [1], not a number for each layer"),
+        ("SmolLM3", {"use_sliding_window": True}, "use_sliding_window is True, but Pellucid has False only"),
         ("GPT2", {"scale_attn_weights": False}, "scale_attn_weights is False, but Pellucid has True only"),
         ("GPT2", {"activation_function": "quick_gelu"}, "activation_function is 'quick_gelu', but Pellucid has relu"),
     ],

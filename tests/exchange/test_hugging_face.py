@@ -7,8 +7,6 @@ import torch
 
 from exchange.hugging_face_models import assert_same_logits, imported, randomised
 from model.model_axes import tiny_config
-from pellucid.config.model import RotaryConfig
-from pellucid.exchange.architectures import from_hugging_face
 from pellucid.generation.beam_search import beam_search
 from pellucid.model.build import build_feed_forward, build_model
 from pellucid.objectives.next_token import load_balance
@@ -16,36 +14,6 @@ from rounding import assert_equal_to_rounding
 
 VOCAB_SIZE = 50
 SIZES = {"context_length": 16, "d_model": 32, "n_layers": 3, "n_heads": 4}
-
-
-LLAMA_SIZES = {
-    "vocab_size": VOCAB_SIZE,
-    "max_position_embeddings": 16,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "rms_norm_eps": 1e-5,
-}
-
-
-def test_logits_equal_smollm3_whose_last_layers_do_not_rotate(transformers):
-    """But for these it is a Llama. Llama itself, Mistral and GPT-2: `exchange/test_architectures.py`."""
-    sizes = {**LLAMA_SIZES, "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0}}
-    rotates = [1, 0, 0]
-    theirs = randomised(
-        transformers.SmolLM3ForCausalLM(
-            transformers.SmolLM3Config(**sizes, no_rope_layers=rotates, tie_word_embeddings=False, pad_token_id=None)
-        )
-    )
-    llama = {**sizes, "model_type": "llama", "tie_word_embeddings": False}
-    config, weights, _ = from_hugging_face(llama, theirs.state_dict(), "DIR")
-    unrotated = RotaryConfig(type="rope", unrotated_last_layers=rotates.count(0))
-    ours = build_model(config.model_copy(update={"position": unrotated}), VOCAB_SIZE)
-    ours.load_state_dict(weights)
-    assert_same_logits(ours.eval(), theirs, context_length=16)
-
 
 PERSIMMON_NAMES = {
     "input_layernorm": "attention.norm",

@@ -68,12 +68,13 @@ ALL_AXES = {
     "attention": [*WINDOWS, "linear"],
     "feed_forward": [DENSE, DENSE, EXPERTS, {**EXPERTS, "shared_experts": 1}],
 }
+SWIGLU = {"activation": ["swiglu"]}
 GATED = {"norm": ["rms_norm"], "activation": ["swiglu", "relu_squared"], "position": POSITIONS[:3]}
 # Most random decoders are nobody else's: these are near to one that somebody has.
 NEAR = [
     ALL_AXES,
-    {**GATED, "bias": BIASES, "attention": WINDOWS},
-    {**GATED, "bias": [["queries_keys_values"]], "attention": WINDOWS, "position": POSITIONS[:1]},
+    {**GATED, "bias": BIASES, "attention": WINDOWS, "activation": ["relu_squared", "swiglu"]},
+    {**GATED, **SWIGLU, "bias": [["queries_keys_values"]], "attention": WINDOWS, "position": POSITIONS[:1]},
     {**GATED, "qk_norm": [True], "attention": WINDOWS, "norm": ["layer_norm", "rms_norm"]},
     {**GATED, "feed_forward": [EXPERTS], "attention": WINDOWS, "position": POSITIONS[:1], "activation": ["swiglu"]},
     {"activation": ["gelu_tanh", "gelu_tanh", "relu"], "position": POSITIONS[3:], "bias": BIASES, "attention": WINDOWS},
@@ -273,6 +274,7 @@ TOKENIZERS = {
     "llama 3": changed(Tokenizer(foreign.llama()), model={"ignore_merges": True}),
     "qwen": Tokenizer(foreign.qwen()),
 }
+LLAMA = {"norm": "rms_norm", "activation": "swiglu"}
 SHAPES = {
     "LlamaForCausalLM": {"norm": "rms_norm", "activation": "swiglu", "bias": ["queries_keys_values"]},
     "Qwen2ForCausalLM": {"norm": "rms_norm", "activation": "swiglu", "bias": ["queries_keys_values"]},
@@ -281,6 +283,8 @@ SHAPES = {
     "Qwen3ForCausalLM": {"norm": "rms_norm", "activation": "swiglu", "qk_norm": True},
     "GPT2LMHeadModel": {"position": {"type": "learned"}, "bias": True},
     "Starcoder2ForCausalLM": {"bias": True},
+    "SmolLM3ForCausalLM": {**LLAMA, "position": {**ROPE, "unrotated_layers": [0]}},
+    "ArceeForCausalLM": {**LLAMA, "activation": "relu_squared"},
 }
 
 

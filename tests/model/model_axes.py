@@ -21,7 +21,7 @@ AXES = {
     "position": [
         {"type": "sinusoidal"},
         {"type": "rope"},
-        {"type": "rope", "rotated_fraction": 0.5},
+        {"type": "rope", "rotated_fraction": 0.5, "unrotated_layers": [0]},
         {"type": "rope", "unrotated_last_layers": 1},
         {"type": "learned"},
         {"type": "none"},

@@ -60,7 +60,7 @@ def norm(x, config, weights, name):
 def attention_sublayer(x, config, weights, name):
     def rotate(head):
         layer = int(name.split(".")[1])
-        if config.position.type == "rope" and layer < config.n_layers - config.position.unrotated_last_layers:
+        if config.position.type == "rope" and layer not in without_rotation(config):
             rotated = int(config.position.rotated_fraction * len(head[0]))
             return positions.rotate_first(rotated, head, 0, config.position.base, config.position.stretch)
         return head
@@ -80,6 +80,11 @@ def attention_sublayer(x, config, weights, name):
         attend=attend,
         **matrices(weights, name, "Q", "K", "V", "O"),
     )
+
+
+def without_rotation(config):
+    last = [config.n_layers - 1 - i for i in range(config.position.unrotated_last_layers)]
+    return [*last, *config.position.unrotated_layers]
 
 
 def feed_forward_sublayer(x, config, weights, name):

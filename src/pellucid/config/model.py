@@ -40,11 +40,18 @@ class RotaryConfig(Section):
     unrotated_last_layers: int = Field(
         0, ge=0, description="number of layers, the last ones, without rotation: they see content, not position"
     )
+    unrotated_layers: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False)] = Field(
+        (), description="further layers without rotation, counted from 0"
+    )
     stretch: StretchConfig | None = Field(None, description="slower clocks for longer texts; null: as they are")
 
     def rotated_width(self, head_width: int) -> int:
         """The number of coordinates of a head that are rotated."""
         return int(self.rotated_fraction * head_width)
+
+    def unrotated(self, n_layers: int) -> list[int]:
+        """All layers without rotation, counted from 0."""
+        return [n for n in range(n_layers) if n >= n_layers - self.unrotated_last_layers or n in self.unrotated_layers]
 
 
 class LearnedConfig(Section):

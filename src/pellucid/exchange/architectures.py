@@ -120,7 +120,8 @@ def _lacks(architecture: Architecture, config: DecoderConfig, biases: set[BiasPl
         "attention": config.attends_by_softmax and (config.window is None or architecture.window is not None),
         "attention.window": config.window != 1,  # with a cache, transformers' classes see one token more
         "feed_forward": (experts is not None) == architecture.experts and not (experts and experts.shared_experts),
-        "position.unrotated_last_layers": not rope or rope.unrotated_last_layers == 0,
+        "position.unrotated_last_layers": not rope or not rope.unrotated_last_layers or architecture.unrotated,
+        "position.unrotated_layers": not rope or not rope.unrotated_layers or architecture.unrotated,
         "position.rotated_fraction": not rope or rope.rotated_width(width) == width,
         "position": config.position.type in architecture.positions,
         "norm": config.norm == architecture.norm,

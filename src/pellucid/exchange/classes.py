@@ -34,7 +34,8 @@ class Architecture:
     """A class of transformers; the defaults are those of Llama.
 
     `activations` has their names of each of our activations, of which the first is written. `defaults` are the values
-    of keys that a config.json lacks; `only` are keys that have no other value in a Pellucid model.
+    of keys that a config.json lacks; `only` are keys that have no other value in a Pellucid model, `written` keys that
+    are not read.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Architecture:
     activations: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: GATED)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     only: Mapping[str, Any] = field(default_factory=dict)
+    written: Mapping[str, Any] = field(default_factory=dict)
     sizes: Mapping[str, str] = field(default_factory=lambda: SIZES)
     epsilon: str = "rms_norm_eps"
     activation: str = "hidden_act"
@@ -52,6 +54,7 @@ class Architecture:
     groups_heads: bool = True
     sets_head_width: bool = True
     divides_width: bool = True  # d_model must be a multiple of n_heads
+    unrotated: bool = False  # it says which layers do not rotate
     window: str | None = None  # the key that says which layers have a window
     experts: bool = False
     own_tokenizer: bool = False  # transformers reads no other one for it, whatever the files beside it say
@@ -94,6 +97,29 @@ LLAMA = Architecture(
     model_type="llama",
     modules=attention(qkv="attention_bias", out="attention_bias") + gated("mlp_bias"),
     defaults={**LIKE_LLAMA, "attention_bias": False, "mlp_bias": False},
+)
+SMOLLM3 = replace(
+    LLAMA,  # with layers that do not rotate
+    name="SmolLM3ForCausalLM",
+    model_type="smollm3",
+    unrotated=True,
+    defaults={
+        **LLAMA.defaults,
+        "rope_theta": 2e6,
+        "num_key_value_heads": 4,
+        "no_rope_layer_interval": 4,
+        "tie_word_embeddings": True,
+    },
+    only={"use_sliding_window": False},
+    written={"pad_token_id": None},  # or a token is assumed that a small vocabulary lacks
+)
+ARCEE = replace(
+    LLAMA,  # with a squared ReLU
+    name="ArceeForCausalLM",
+    model_type="arcee",
+    activations={"relu_squared": PLAIN["relu_squared"]},
+    modules=attention(qkv="attention_bias", out="attention_bias") + plain("up_proj", "down_proj", "mlp_bias"),
+    defaults={**LLAMA.defaults, "hidden_act": "relu2", "rms_norm_eps": 1e-5},
 )
 MISTRAL = Architecture(  # a Llama with a window
     name="MistralForCausalLM",
@@ -204,4 +230,4 @@ GPT2 = Architecture(
 )
 
 # The first is used of those that match a decoder with the fewest unused biases.
-ARCHITECTURES = (LLAMA, QWEN3, GPT2, STARCODER2, MISTRAL, MIXTRAL, QWEN2)
+ARCHITECTURES = (LLAMA, QWEN3, GPT2, STARCODER2, MISTRAL, MIXTRAL, QWEN2, SMOLLM3, ARCEE)

@@ -38,6 +38,7 @@ def written_config(
         "tie_word_embeddings": config.tied_embeddings,
         **dict.fromkeys(architecture.dropouts, 0.0),
         **architecture.only,
+        **architecture.written,
         **bias_flags(architecture, biases),
         # Zeros and a table of numbers do not show this: `from_hugging_face` reads it, transformers does not.
         "pellucid": {"bias": config.bias, "position": config.position.type},
@@ -50,6 +51,9 @@ def written_config(
         rotation = rope_parameters(config.position)
         written |= {"rope_theta": config.position.base, "rope_parameters": rotation}
         written |= {"rope_scaling": rotation} if config.position.stretch else {}  # its name before version 5
+        if architecture.unrotated:
+            unrotated = config.position.unrotated(config.n_layers)
+            written["no_rope_layers"] = [int(layer not in unrotated) for layer in range(config.n_layers)]
     if config.experts:
         written["num_local_experts"] = config.experts.n_experts
         written["num_experts_per_tok"] = config.experts.top_k
@@ -203,7 +207,20 @@ class _Reader:
         if kind == "llama3":
             read = {"trained_length": rotation.integer}
             rope["stretch"] = {knob: read.get(knob, rotation.number)(name) for knob, name in STRETCH.items()}
-        return rope
+        return rope | (self.unrotated() if self.architecture.unrotated else {})
+
+    def unrotated(self) -> dict[str, Any]:
+        """The layers that do not rotate: those that have a 0 in a list, or each fourth."""
+        n_layers, each = self.integer("num_hidden_layers"), self.integer("no_rope_layer_interval")
+        self.require(n_layers < 10_000, "num_hidden_layers", "a number of layers")  # before there is a list of them
+        rotates = self.values.get("no_rope_layers") or [(layer + 1) % each for layer in range(n_layers)]
+        self.require(
+            isinstance(rotates, list) and len(rotates) >= n_layers, "no_rope_layers", "a number for each layer"
+        )
+        unrotated = [layer for layer in range(n_layers) if not rotates[layer]]
+        if unrotated == list(range(n_layers - len(unrotated), n_layers)):
+            return {"unrotated_last_layers": len(unrotated)}
+        return {"unrotated_layers": unrotated}
 
     def window(self) -> int | None:
         """The window of all layers, or None if they have none."""

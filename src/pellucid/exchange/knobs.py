@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pellucid.config.base import flat
-from pellucid.config.model import DecoderConfig
+from pellucid.config.model import DecoderConfig, RotaryConfig
 from pellucid.errors import ConfigError, Fix
 from pellucid.model.build import head_width
 
@@ -21,6 +21,9 @@ def knobs_of(config: DecoderConfig) -> dict[str, Any]:
     knobs = {name.removesuffix(".type"): value for name, value in flat(sections).items()}
     knobs |= {"n_kv_heads": config.n_kv_heads or config.n_heads, "head_width": head_width(config)}
     knobs |= {"d_ff": config.d_ff or 4 * config.d_model}
+    if isinstance(config.position, RotaryConfig):  # two ways to say it
+        knobs.pop("position.unrotated_last_layers")
+        knobs["position.unrotated_layers"] = config.position.unrotated(config.n_layers)
     hides_nothing = (config.window or 0) >= config.context_length
     if hides_nothing or knobs["attention"] == "fused":  # the same equation
         knobs["attention"] = "explicit"

@@ -118,7 +118,7 @@ def widen_heads(config: DecoderConfig, tensors: Tensors, width: int) -> tuple[De
         layer, _, module = name.removeprefix("blocks.").partition(".attention.sublayer.")
         if not module:
             continue
-        n_rotated = rope.rotated_width(K) if int(layer) < config.n_layers - rope.unrotated_last_layers else 0
+        n_rotated = 0 if int(layer) in rope.unrotated(config.n_layers) else rope.rotated_width(K)
         turning, first = _places(K, n_rotated, width, m), list(range(K))
         match module.split("."):
             case ["W_Q", _]:
@@ -134,7 +134,8 @@ def widen_heads(config: DecoderConfig, tensors: Tensors, width: int) -> tuple[De
             case ["W_O", "weight"]:
                 rewritten[name] = placed(tensor.mT, first).mT.contiguous()
     base = rope.base ** (width / (rope.rotated_width(K) * m))
-    position = {**rope.model_dump(), "base": base, "rotated_fraction": 1.0, "unrotated_last_layers": 0}
+    whole = {"base": base, "rotated_fraction": 1.0, "unrotated_last_layers": 0, "unrotated_layers": ()}
+    position = {**rope.model_dump(), **whole}
     return _changed(config, position=position, head_width=width, copying_init=False), rewritten
 
 
@@ -163,7 +164,7 @@ def least_width(config: DecoderConfig) -> int:
 def slow_coordinates(config: DecoderConfig) -> int:
     """The largest number of coordinates of a head, in any layer, that do not rotate."""
     rope, K = _rope(config), head_width(config)
-    return K if rope.unrotated_last_layers else K - rope.rotated_width(K)
+    return K if rope.unrotated(config.n_layers) else K - rope.rotated_width(K)
 
 
 def _rope(config: DecoderConfig) -> RotaryConfig:

@@ -120,10 +120,9 @@ def head_width(config: DecoderConfig) -> int:
 
 
 def rotate_in_each_layer(config: DecoderConfig, positions: Positions) -> list[Rotate]:
-    """Each layer's function to rotate queries and keys: the identity in the last `unrotated_last_layers`."""
-    n_unrotated = config.position.unrotated_last_layers if isinstance(config.position, RotaryConfig) else 0
-    first_unrotated, none = config.n_layers - n_unrotated, NoPositions()
-    return [positions.rotate if layer < first_unrotated else none.rotate for layer in range(config.n_layers)]
+    """Each layer's function to rotate queries and keys: the identity in those that `position` names."""
+    unrotated = config.position.unrotated(config.n_layers) if isinstance(config.position, RotaryConfig) else ()
+    return [NoPositions().rotate if layer in unrotated else positions.rotate for layer in range(config.n_layers)]
 
 
 def build_block(config: DecoderConfig, rotate: Rotate) -> Block:

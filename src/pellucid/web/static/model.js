@@ -78,7 +78,8 @@ function buildSoftCap(cap) {
 // Attention, then feed-forward, each with its norm and residual connection (equation 10).
 function buildBlock(config, tensor, layer, positions) {
   const name = `blocks.${layer}`;
-  const isRotated = layer < config.n_layers - (config.position.unrotated_last_layers ?? 0);
+  const { unrotated_last_layers = 0, unrotated_layers = [] } = config.position;
+  const isRotated = layer < config.n_layers - unrotated_last_layers && !unrotated_layers.includes(layer);
   const ownPositions = isRotated ? positions : NO_POSITIONS;
   const attention = new MultiHeadAttention(config, tensor, `${name}.attention.sublayer`, ownPositions);
   const feedForward = buildFeedForward(config, tensor, `${name}.feed_forward.sublayer`);
