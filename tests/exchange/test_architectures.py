@@ -21,6 +21,7 @@ from model.model_axes import all_combinations, covering_combinations, tiny_confi
 from pellucid.checkpoint.training_state import model_tensors
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.exchange.architectures import ARCHITECTURES, class_for, from_hugging_face, to_hugging_face
+from pellucid.exchange.export import _with_class
 from pellucid.model.build import build_model
 
 ROPE = {"type": "rope", "base": 500.0}
@@ -128,6 +129,7 @@ GPT2_SIZES = {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 16}
 KV_HEADS = {
     "Qwen3": {"num_key_value_heads": 4},
     "Mistral": {"num_key_value_heads": 4},
+    "Phi3": {"num_key_value_heads": 2},
 }
 # Beyond 6 tokens: one clock keeps its speed, one is slowed by the whole factor, and one by something between.
 STRETCHED = {
@@ -138,6 +140,8 @@ STRETCHED = {
     "low_freq_factor": 0.2,
     "high_freq_factor": 0.9,
 }
+MULTIPLIERS = {"embedding_multiplier": 3.0, "attention_multiplier": 0.7, "residual_multiplier": 0.5}
+MULTIPLIERS["logits_scaling"] = 2.0
 TOKENS = {"vocab_size": VOCAB_SIZE, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": None}
 
 
@@ -192,6 +196,28 @@ def test_models_of_transformers_compute_the_same_here_and_when_they_go_back_even
             parameter += 0.01 * torch.randn_like(parameter)
     trained = to_hugging_face(config, model_tensors(ours), VOCAB_SIZE)
     assert_same_logits(ours, built_by_transformers(transformers, *trained))
+
+
+@pytest.mark.parametrize(
+    ("name", "knobs", "leaves_as"),
+    [
+        ("Phi3", {"num_key_value_heads": 2}, "Llama"),
+        ("Phi3", {"sliding_window": 3, "tie_word_embeddings": False}, "Mistral"),
+        ("Granite", {**MULTIPLIERS, "num_key_value_heads": 2, "attention_bias": True, "mlp_bias": True}, "Llama"),
+        ("Granite", {**MULTIPLIERS, "tie_word_embeddings": False}, "Llama"),
+        ("Helium", {"num_key_value_heads": 2, "head_dim": 4, "attention_bias": True}, "Llama"),
+        ("Ernie4_5", {"num_key_value_heads": 2, "head_dim": 6, "use_bias": True}, "Llama"),
+        ("SeedOss", {"num_key_value_heads": 2, "head_dim": 6}, "Llama"),
+        ("Olmo", {"num_key_value_heads": 2}, "Llama"),
+    ],
+)
+def test_their_relatives_compute_the_same_here_and_leave_as_the_class_that_does(transformers, name, knobs, leaves_as):
+    theirs, hf_config = made_by_transformers(transformers, name, **{"tie_word_embeddings": True, **knobs})
+    ours, config = imported(hf_config, theirs.state_dict())
+    assert_same_logits(ours, theirs)
+    back = to_hugging_face(*_with_class(config, model_tensors(ours), True), VOCAB_SIZE, any_tokenizer=True)
+    assert back[0]["architectures"] == [f"{leaves_as}ForCausalLM"]
+    assert_same_logits(ours, built_by_transformers(transformers, *back))
 
 
 def test_biases_that_are_still_zeros_come_back_though_no_file_holds_them():
@@ -271,6 +297,10 @@ def test_llama_as_older_transformers_wrote_it_is_imported(transformers):
         ("Qwen3", {"layer_types": None, "use_sliding_window": True, "max_window_layers": 1}, "max_window_layers is 1"),
         ("SmolLM3", {"no_rope_layers": [1]}, "no_rope_layers is [1], not a number for each layer"),
         ("SmolLM3", {"use_sliding_window": True}, "use_sliding_window is True, but Pellucid has False only"),
+        ("Phi3", {"num_key_value_heads": 1}, "no Phi3ForCausalLM has these tensors and values (split_with_sizes"),
+        ("Granite", {"logits_scaling": "2"}, "no GraniteForCausalLM has these tensors and values ("),
+        ("Olmo", {"clip_qkv": 8.0}, "clip_qkv is 8.0, but Pellucid has None only"),
+        ("Olmo2", {}, "Olmo2ForCausalLM is no class known here: it has norms of what a sublayer returns"),
         ("GPT2", {"scale_attn_weights": False}, "scale_attn_weights is False, but Pellucid has True only"),
         ("GPT2", {"activation_function": "quick_gelu"}, "activation_function is 'quick_gelu', but Pellucid has relu"),
     ],

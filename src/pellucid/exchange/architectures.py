@@ -26,6 +26,7 @@ from pellucid.exchange.classes import ARCHITECTURES, Architecture
 from pellucid.exchange.config_json import DAMAGED, bias_flags, biases_of, read_config, written_config
 from pellucid.exchange.knobs import knobs_of, require_all_written
 from pellucid.exchange.layouts import TensorNames, bias_place, tensor_names
+from pellucid.exchange.relatives import MISSING, RELATIVES
 from pellucid.model.build import build_model, head_width
 from pellucid.model.positions import Sinusoidal
 
@@ -70,6 +71,7 @@ def from_hugging_face(
     architecture = _class_of(hf_config, where)
     values = {**architecture.defaults, **hf_config}
     config, vocab_size = read_config(architecture, values, where)
+    hf_tensors = _retold(architecture, values, hf_tensors, where)
     expected = _expected(config, vocab_size, len(hf_tensors), where)
     names = _names(architecture, config, values)
     expected_there = _laid_out(names, expected)
@@ -177,12 +179,25 @@ def _computed_positions(config: DecoderConfig, like: Tensor) -> dict[str, Tensor
 def _class_of(hf_config: Mapping[str, Any], where: str) -> Architecture:
     classes = hf_config.get("architectures") or [""]
     name = str(classes[0]) if isinstance(classes, list) else ""
-    for architecture in ARCHITECTURES:
+    for architecture in (*ARCHITECTURES, *RELATIVES):
         without_head = architecture.name.removesuffix("ForCausalLM").removesuffix("LMHeadModel") + "Model"
         if hf_config.get("model_type") == architecture.model_type and name in ("", architecture.name, without_head):
             return architecture
     wrong = f"{name or hf_config.get('model_type') or 'a config.json without model_type'} is no class known here"
-    raise CheckpointError(where, wrong, f"choose one of {', '.join(each.name for each in ARCHITECTURES)}")
+    wrong += f": it has {missing}" if (missing := MISSING.get(str(hf_config.get("model_type")))) else ""
+    known = ", ".join(each.name for each in (*ARCHITECTURES, *RELATIVES))
+    raise CheckpointError(where, wrong, f"choose one of {known}")
+
+
+def _retold(
+    architecture: Architecture, values: Mapping[str, Any], hf_tensors: Mapping[str, Tensor], where: str
+) -> Mapping[str, Tensor]:
+    """The tensors of the file as those of the class's modules."""
+    try:
+        return architecture.retold(values, hf_tensors) if architecture.retold else hf_tensors
+    except (RuntimeError, TypeError, ValueError, IndexError, ZeroDivisionError) as error:
+        wrong = f"no {architecture.name} has these tensors and values ({error})"
+        raise CheckpointError(where, wrong, DAMAGED) from error
 
 
 def _renamed(

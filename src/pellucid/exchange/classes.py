@@ -4,9 +4,11 @@ One description serves both directions, so that an exported model can be importe
 of these classes (`models/<model_type>/`), versions 4.50 to 5.23.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from torch import Tensor
 
 from pellucid.exchange.layouts import ModuleNames
 
@@ -27,6 +29,9 @@ SIZES = {
     "n_heads": "num_attention_heads",
     "context_length": "max_position_embeddings",
 }
+
+
+Retold = Callable[[Mapping[str, Any], Mapping[str, Tensor]], dict[str, Tensor]]  # of the values and tensors of a file
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ class Architecture:
     window: str | None = None  # the key that says which layers have a window
     experts: bool = False
     own_tokenizer: bool = False  # transformers reads no other one for it, whatever the files beside it say
+    retold: Retold | None = None  # its tensors as those of its modules
     prefix: str = "model."
     embedding: str = "model.embed_tokens.weight"
     dropouts: tuple[str, ...] = ("attention_dropout",)
