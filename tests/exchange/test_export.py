@@ -80,8 +80,8 @@ def test_the_weights_are_those_of_the_run_in_the_precision_asked_for(run, export
 
 
 def test_no_number_becomes_infinite_in_a_smaller_format(workplace, pellucid, tmp_path):
-    """A squared ReLU is written with a gate of 4,096 W_1, so that a weight of 20 is enough."""
-    run = api.load(trained(pellucid, "model.activation=relu_squared", "model.norm=rms_norm"))
+    """Beside QK-norm a squared ReLU is written with a gate of 4,096 W_1, so that a weight of 20 is enough."""
+    run = api.load(trained(pellucid, "model.activation=relu_squared", "model.norm=rms_norm", "model.qk_norm=true"))
     with torch.no_grad():
         run.model.blocks[0].feed_forward.sublayer.W_1.weight[0, 0] = 20.0
     saved = read_checkpoint(run.directory)
