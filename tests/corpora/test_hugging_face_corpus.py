@@ -300,4 +300,6 @@ def test_a_stream_may_break_for_a_while_but_not_for_good(streamed, caplog):
     assert caplog.text.count("Got disconnected") == 3
     with pytest.raises(InputOutputError, match=r"cannot read split train: Server Disconnected; check the network"):
         texts(streamed(10_000), "train")
+    with pytest.raises(DataError, match="download it, and name the file in corpus.data_files"):
+        texts(HuggingFaceCorpus("json", data_files="memory://other.jsonl"), "train")
     assert texts(streamed(0), "train") == expected

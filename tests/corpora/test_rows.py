@@ -116,6 +116,17 @@ def test_json_that_is_not_is_refused_with_its_line(tmp_path, monkeypatch, conten
     assert str(refused.value).startswith(error)
 
 
+def test_the_rows_of_a_json_file_may_stand_under_a_key(tmp_path):
+    (tmp_path / "a").write_text(json.dumps({"version": 1, "data": [{"text": "a"}, {"text": "b"}]}, indent=1))
+    found = list(rows_of_file(tmp_path / "a", "json", [["text"]], "data"))
+    assert [(row.where, row.values["text"]) for row in found] == [
+        (f"{tmp_path / 'a'}, record 1", "a"),
+        (f"{tmp_path / 'a'}, record 2", "b"),
+    ]
+    with pytest.raises(DataError, match="a, line 1: has no list under the key 'version'; name its key in corpus.field"):
+        list(rows_of_file(tmp_path / "a", "json", [["text"]], "version"))
+
+
 def test_cells_of_csv_may_hold_commas_quotes_and_line_ends_short_rows_are_filled_and_tabs_part_those_of_tsv(tmp_path):
     content = 'n,text\n1,"a, ""b""\r\nc"\n\n2\n3,"' + "x" * 200_000 + '"\n'
     assert rows(tmp_path / "a", "csv", content) == [
@@ -135,6 +146,7 @@ def test_cells_of_csv_may_hold_commas_quotes_and_line_ends_short_rows_are_filled
         ('text\n"fox"hen\n', "line 2: its quotes are not those of CSV"),
         ("text,text\na,b\n", "line 1: 'text' appears twice; "),
         ("text\na\0b\n", "line 2: a NUL byte"),
+        ("n\ttext\n1\ta\n", "line 1: tabs stand between its cells; name the file *.tsv"),
     ],
 )
 def test_csv_whose_cells_are_not_certain_is_refused_with_its_line(tmp_path, content, error):

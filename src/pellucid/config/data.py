@@ -59,6 +59,7 @@ class HuggingFaceConfig(Section):
     validation_split: str | None = Field(None, description="split to validate on; null: every n-th document")
     validation_fraction: Fraction = Field(0.1, description="share of the documents held out without such a split")
     text_field: str = Field("text", description="column that holds the text")
+    field: str | None = Field(None, description="key of a JSON file whose value is the list of rows; null: none")
     data_files: str | Strings | dict[str, str | Strings] | None = Field(
         None, description="local files for the formats json, text, parquet, csv; a map names a file per split"
     )
@@ -68,6 +69,7 @@ class HuggingFaceConfig(Section):
         meant, lacks_files = MISNAMED_FORMATS.get(self.path), self.path in FORMATS and self.data_files is None
         yield meant, "path", f"{self.path!r} is no format", f"did you mean {meant!r}?"
         yield lacks_files, "data_files", f"{self.path} is a format, and no files are named", "add `data_files: FILE`"
+        yield self.field is not None and self.path != "json", "field", "only JSON files have such keys", "leave it out"
 
 
 class PreferencesConfig(Section):

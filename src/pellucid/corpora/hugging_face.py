@@ -46,6 +46,7 @@ class DataSet(Corpus):
     validation_fraction: float = 0.1
     data_files: DataFiles | None = None
     streaming: bool = False
+    field: str | None = None
 
     def __post_init__(self) -> None:
         datasets.disable_progress_bars()
@@ -58,6 +59,8 @@ class DataSet(Corpus):
         settings = {key: value for key, value in asdict(self).items() if key != "streaming" and not key.startswith("_")}
         if self.validation_split:
             settings["validation_fraction"] = None
+        if self.field is None:
+            del settings["field"]  # which earlier versions did not know
         if any(path.suffix in (".csv", ".tsv") for path in self.local_files()) or self.path == "csv":
             settings["cells_are_text"] = True  # earlier versions guessed which are numbers or missing
         hashes = [self._hashes[path] for path in self.local_files()]
@@ -113,7 +116,7 @@ class DataSet(Corpus):
     def rows(self, split: str, *wanted: Sequence[str]) -> Iterator[Row]:
         """The rows of one of the data set's own splits, at least with the columns of `wanted`."""
         if self._names is not None:
-            yield from _rows_of_splits(split, self.path, self._names, wanted)
+            yield from _rows_of_splits(split, self.path, self._names, wanted, self.field)
             return
         try:
             reader = self._reader()
@@ -126,7 +129,7 @@ class DataSet(Corpus):
             raise
         except Exception as error:  # the library, its file systems and its parsers raise all kinds
             raise self._explained(error, split) from error
-        yield from _rows_of_splits(split, file_format, files, wanted)
+        yield from _rows_of_splits(split, file_format, files, wanted, self.field)
 
     def _reader(self, **options: Any) -> datasets.DatasetBuilder:
         # The library's cache identifies local files by name and date, ours by their contents.
@@ -162,7 +165,8 @@ class DataSet(Corpus):
         what = f"cannot read split {split}: {_first_line(causes[-1])}"
         if lost := next((cause for cause in causes if isinstance(cause, ConnectionError | TimeoutError)), None):
             what = f"cannot read split {split}: {_first_line(lost)}"
-            return InputOutputError(where, what, "check the network and run it again")
+            offline = "without a network, bring the files of the data set here and name them in corpus.data_files"
+            return InputOutputError(where, what, f"check the network and run it again; {offline}")
         cache = Path(datasets.config.HF_DATASETS_CACHE)
         named = [Path(str(cause.filename)) for cause in causes if isinstance(cause, OSError)]
         if any(path.is_relative_to(cache) or path in cache.parents for path in named):
@@ -170,6 +174,8 @@ class DataSet(Corpus):
             return InputOutputError(where, what, "set HF_HOME to a folder that you may write to")
         if isinstance(causes[-1], ModuleNotFoundError):
             return DataError(where, what, f"`pip install {causes[-1].name}`, or download the files and name them")
+        if any("://" in each for each in self._patterns()):
+            return DataError(where, what, "download it, and name the file in corpus.data_files")
         return DataError(where, what, "check corpus.*")
 
     @cached_property
@@ -221,11 +227,13 @@ class HuggingFaceCorpus(DataSet):
         self._n_without_text[split] = n_without
 
 
-def _rows_of_splits(split: str, file_format: str, files: Mapping[str, Iterable[Path]], wanted: Wanted) -> Iterator[Row]:
+def _rows_of_splits(
+    split: str, file_format: str, files: Mapping[str, Iterable[Path]], wanted: Wanted, key: str | None
+) -> Iterator[Row]:
     """The rows of a split, or of a slice or a sum of splits such as `train[:10%]+dev`, or of all."""
 
     def rows(name: str) -> Iterator[Row]:
-        return chain.from_iterable(rows_of_file(file, file_format, wanted) for file in files[name])
+        return chain.from_iterable(rows_of_file(file, file_format, wanted, key) for file in files[name])
 
     if split in files:
         yield from rows(split)

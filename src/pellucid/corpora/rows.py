@@ -14,6 +14,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -39,14 +40,17 @@ class Row(NamedTuple):
 
 
 Wanted = Sequence[Sequence[str]]
+Reader = Callable[[BinaryIO, str], Iterator[Row]]
 
 
-def rows_of_file(path: Path, file_format: str, wanted: Wanted) -> Iterator[Row]:
+def rows_of_file(path: Path, file_format: str, wanted: Wanted, key: str | None = None) -> Iterator[Row]:
     """The rows of a file of format json, csv, text or parquet, which may be compressed (gz, bz2, xz, zst, zip).
 
-    Of Parquet, only `wanted` columns are read. DataError: not of this format, or damaged.
+    Of Parquet, only `wanted` columns are read; of JSON, the list under `key`, if given. DataError: not of this format,
+    or damaged.
     """
-    read = {"json": _json_rows, "csv": _csv_rows, "text": _text_rows}.get(file_format)
+    readers: dict[str, Reader] = {"json": partial(_json_rows, key=key), "csv": _csv_rows, "text": _text_rows}
+    read = readers.get(file_format)
     with opened(path) as file:
         try:
             for name, content in _uncompressed(file, path):
@@ -122,6 +126,8 @@ def _csv_rows(file: BinaryIO, name: str) -> Iterator[Row]:
             line = reader.line_num + 1
             if not names:
                 names = _each_once(cells, where)
+                if "\t" in "".join(names):
+                    raise DataError(where, "tabs stand between its cells", "name the file *.tsv, or use commas")
             elif len(cells) > len(names):
                 fix = 'put texts with commas or line ends into double quotes: "..."'
                 raise DataError(where, f"{len(cells)} cells, but there are {len(names)} columns", fix)
@@ -139,8 +145,11 @@ def _each_once(names: list[str], where: str) -> list[str]:
     return names
 
 
-def _json_rows(file: BinaryIO, name: str) -> Iterator[Row]:
-    """The objects of a file: one per line, or a list of them; a single object may take several lines."""
+def _json_rows(file: BinaryIO, name: str, key: str | None = None) -> Iterator[Row]:
+    """The objects of a file: one per line, or a list of them; a single object may take several lines.
+
+    With a key, they are those of the list that the object has under it.
+    """
     lines = enumerate(_lines(file, name), 1)
     is_first = True
     for number, line in lines:
@@ -148,6 +157,10 @@ def _json_rows(file: BinaryIO, name: str) -> Iterator[Row]:
         if is_first and _goes_on(line):
             line += "".join(each for _, each in lines)
         for value in _values(line, name, number):
+            if key is not None:
+                value = value.get(key) if isinstance(value, dict) else None
+                if not isinstance(value, list):
+                    raise DataError(where, f"has no list under the key {key!r}", "name its key in corpus.field")
             is_list = is_first and isinstance(value, list)
             is_first = False
             for i, record in enumerate(value if is_list else [value], 1):
