@@ -10,7 +10,6 @@ stands before the last token of one.
 
 from __future__ import annotations
 
-import logging
 import lzma
 import math
 from collections.abc import Iterator
@@ -24,8 +23,6 @@ from pellucid.config.base import Section
 from pellucid.data.token_file import TokenFile
 from pellucid.files import read_at_most, write_whole
 from pellucid.tokenizer import Tokenizer
-
-_log = logging.getLogger(__name__)
 
 SCALE_FILE = "scale.json"
 MOST_TO_READ = 1 << 22  # tokens: the last ones of a longer training text; a longer validation text is not read
@@ -52,9 +49,6 @@ class Scale(Section):
     def beside(self, training_bits_per_byte: float) -> Scale:
         """With what the model itself reaches on text that it was trained on."""
         return self.model_copy(update={"training_bits_per_byte": training_bits_per_byte})
-
-    def to_json(self) -> dict[str, object]:
-        return self.model_dump()
 
     def rows(self, bits_per_byte: float) -> dict[str, str | None]:
         """For the table of an evaluation: what it is, and the text."""
@@ -90,7 +84,6 @@ def scale_of(directory: Path, train: TokenFile, validation: TokenFile, tokenizer
         return Scale.model_validate_json(read_at_most(directory / SCALE_FILE, 1 << 12))
     if validation.n_targets > MOST_TO_READ:
         return None
-    _log.info("counting n-grams and compressing, once, to see how good a model of this text is")
     read = train.tokens[-MOST_TO_READ:]
     n, nats = count(read, validation.tokens, tokenizer.vocab_size)
     text, held_out = (as_bytes(tokens, tokenizer) for tokens in (read, validation.tokens[1:]))

@@ -113,7 +113,7 @@ class Evaluation:
         names = ["loss_nats_per_token", "perplexity", "bits_per_byte"]
         names += ["floor_nats_per_token", "excess_nats_per_token", "excess_fraction", "left_to_learn", "chance"]
         figures = {name: getattr(self, name) for name in names}
-        figures |= {"tokens": self.n_tokens, "bytes": self.n_bytes, "scale": self.scale and self.scale.to_json()}
+        figures |= {"tokens": self.n_tokens, "bytes": self.n_bytes, "scale": self.scale and self.scale.model_dump()}
         parts = {"impossible_share": self.impossible, "skills": self.skills, "answers": self.answers}
         return {**figures, **{name: part and part.to_json() for name, part in parts.items()}}
 
