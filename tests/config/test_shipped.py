@@ -101,6 +101,7 @@ def test_the_lecture_notes_read_what_the_demo_reads_at_its_size():
         ("shakespeare_char", 810_000, 64, None),
         ("speedrun_shakespeare", 105_000, 64, 1.8857),
         ("speedrun_shakespeare_gpu", 10_700_000, 256, 1.4697),
+        ("speedrun_shakespeare_cores", 3_200_000, 256, 1.4697),
     ],
 )
 def test_runs_on_shakespeare_are_as_small_as_the_comparison_demands(name, most_parameters, context_length, target):

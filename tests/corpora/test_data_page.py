@@ -90,7 +90,7 @@ def test_every_corpus_of_the_data_page_gives_the_documents_that_it_says(files, h
 
 
 def test_the_download_of_the_page_is_that_of_the_configs():
-    for name in ("shakespeare_char", "speedrun_shakespeare", "speedrun_shakespeare_gpu"):
+    for name in ("shakespeare_char", "speedrun_shakespeare", "speedrun_shakespeare_gpu", "speedrun_shakespeare_cores"):
         config = load_run_config(find_config(Path(name)))
         assert config.corpus.model_dump(mode="json")["download"] == CORPORA["A file from the web"]["download"]
 
