@@ -35,6 +35,8 @@ REQUIRED: dict[str, object] = {
     "run": "checkpoints/reward_model",
     "files": ["pairs.jsonl"],
     "context_length": 8,
+    "factor": 2.0,
+    "trained_length": 8,
     "d_model": 16,
     "n_layers": 1,
     "n_heads": 2,
