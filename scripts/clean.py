@@ -10,7 +10,7 @@ from pathlib import Path
 PREPARED = re.compile(r".+-[0-9a-f]{12}")  # the folder of a corpus
 LEFTOVER = re.compile(rf"\.{PREPARED.pattern}\.(draft|lock)|\.(tmp|trash)-{PREPARED.pattern}")
 DOWNLOADED = re.compile(r"[0-9a-f]{12}-.+")  # in data/downloads
-PREPARED_FILES = "tokenizer.json manifest.json SHA256SUMS *.bin"
+PREPARED_FILES = "tokenizer.json manifest.json SHA256SUMS scale.json *.bin"
 # Folders in one that .lock marks as that of a run or an experiment.
 STEP = re.compile(r"step-\d{8,}|snapshots|tensorboard|wandb|\.(tmp|trash)-.+")
 INSIDE = re.compile(r"(step-\d{8,}/)?[a-z]+\.(safetensors|json|yaml)|events\.out\..+|(offline-)?run[-_].+|debug.*\.log")
