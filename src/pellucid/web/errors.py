@@ -11,9 +11,7 @@ from starlette.exceptions import HTTPException
 
 from pellucid.errors import CheckpointError, ConfigError, DataError, InputOutputError, PellucidError, explained
 
-TRIED = re.compile(
-    r"(constrained-)?str$|list\[|\[key\]"
-)  # parts that pydantic adds to the path of a field of several types
+TRIED = re.compile(r"(constrained-)?str$|list\[|\[key\]")  # what pydantic adds to the path of a field of several types
 SHORTEST_WAIT = "1"  # second, before a rejected client should try again
 
 
