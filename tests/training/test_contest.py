@@ -173,7 +173,7 @@ def test_who_was_trained_on_the_validation_text_gains_nothing(hidden):
     tokens = torch.tensor(data.validation.tokens.astype("int64"))
     rows = torch.stack([tokens[a : b + 1] for a, b in pairwise(data.validation.boundaries)])
     optimizer = torch.optim.AdamW(trained.model.parameters(), lr=1e-2)
-    for _ in range(150):
+    for _ in range(400):
         loss = nn.functional.cross_entropy(trained.model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
         optimizer.zero_grad()
         loss.backward()

@@ -51,7 +51,7 @@ def test_it_begins_with_exactly_these_weights_and_with_step_0_moments_and_log_of
     assert all(torch.equal(base[name], tuned[name]) for name in base)
     evaluation = json.loads(pellucid("evaluate", "base", "--checkpoint", "20", "--json").stdout)
     [row] = read_rows(place / "tuned/metrics.jsonl")
-    assert row["val_loss"] == evaluation["loss_nats_per_token"]
+    assert row["val_loss"] == pytest.approx(evaluation["loss_nats_per_token"], rel=1e-6)  # in other batches
     assert row["step"] == 1
     moments = load_file(place / "tuned/step-00000001/optimizer.safetensors")
     assert {float(value) for name, value in moments.items() if name.endswith("/step")} == {1.0}
