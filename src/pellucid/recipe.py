@@ -185,7 +185,7 @@ def build_session(
         timetable=timetable,
         saver=Saver(trainer, task, run_dir, origin, config.checkpoint.keep_last, timetable.before_decay),
         report=Report(run_dir, config.name, task.figure, floor, trackers, is_shown=trainer.world.is_first),
-        validate=partial(task.evaluate, trainer.model, config.evaluation.max_tokens),
+        validate=partial(task.evaluate, trainer.model, config.evaluation.max_tokens or 10**18),  # all, without a scale
         write_samples=build_samples(
             task,
             asks,

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from pellucid import recipe
 from pellucid.checkpoint import step_directory
 from pellucid.checkpoint.run_directory import steps_in
 from pellucid.checkpoint.step_directory import TENSOR_FILES, read_checkpoint
@@ -113,6 +114,20 @@ def test_a_resumed_run_computes_its_products_as_before_though_another_way_is_fas
     assert_same_run(workplace / "whole", workplace / "cut", 20)
     weights = [(workplace / run / "step-00000020" / "model.safetensors").read_bytes() for run in ("whole", "other")]
     assert weights[0] != weights[1]
+
+
+def test_evaluations_of_the_whole_validation_text_during_training_do_not_read_the_training_text(
+    workplace: Path, monkeypatch
+):
+    read = []
+    real = recipe.evaluate_tokens
+    monkeypatch.setattr(
+        recipe, "evaluate_tokens", lambda model, tokens, **rest: read.append(tokens.name) or real(model, tokens, **rest)
+    )
+    train(workplace, "whole", "evaluation={every_steps: 4, max_tokens: null}")
+    validation, *_ = read
+    n_at_the_end = sum(name != validation for name in read)
+    assert n_at_the_end <= 2 < read.count(validation)  # of the last step, and of the best
 
 
 def test_a_signal_saves_and_the_resumed_run_equals_the_uninterrupted_one(workplace: Path, monkeypatch):
