@@ -50,6 +50,7 @@ from measurements import (
     saving,
     server,
     shakespeare,
+    shakespeare_cores,
     shipped_demo,
     speedrun,
     step_time,
@@ -181,6 +182,7 @@ SMALLEST = {
     demo: ((), {"seeds": 1, "here_only": True}, {"stories": TWO_STORIES}),
     growth: ((), {"pairs": 1, "pictures": "."}, {"CONTEXTS": [4], "WIDTHS": [64], "TOKENS_A_STEP": 256}),
     shakespeare: (("text.txt",), {}, {"RUNS": {"speedrun, seed 0": ["speedrun_shakespeare.yaml", "seed=0"]}}),
+    shakespeare_cores: (("text.txt",), {"seeds": 1, "runs": "."}, {}),
 }
 
 
