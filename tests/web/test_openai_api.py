@@ -211,6 +211,59 @@ def test_an_answer_goes_on_from_the_assistants_beginning(client, run):
     assert empty.choices == whole.choices
 
 
+@pytest.fixture
+def respond(client: openai.OpenAI) -> Callable[..., openai.types.responses.Response]:
+    return lambda asked="The fox", **options: client.responses.create(
+        model="tiny", input=asked, extra_body={"seed": 2, **options.pop("extra_body", {})}, **options
+    )
+
+
+def test_a_response_is_the_answer_of_the_chat(client, respond):
+    turns = [QUESTION, MINE, {"role": "user", "content": "The hen"}]
+    chat = client.chat.completions.create(
+        model="tiny", messages=[{"role": "system", "content": "Be"}, *turns], seed=2, max_tokens=9, top_p=0.9
+    )
+    parts = [{**turn, "content": [{"type": "input_text", "text": turn["content"]}]} for turn in turns]
+    for asked in (turns, parts):
+        answer = respond(asked, instructions="Be", max_output_tokens=9, top_p=0.9)
+        assert answer.output_text == chat.choices[0].message.content
+        counts = answer.usage.input_tokens, answer.usage.output_tokens, answer.usage.total_tokens
+        assert counts == (chat.usage.prompt_tokens, chat.usage.completion_tokens, chat.usage.total_tokens)
+        assert (answer.status, answer.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+        assert (answer.instructions, answer.max_output_tokens, answer.top_p) == ("Be", 9, 0.9)
+        openai.types.responses.Response.model_validate(answer.to_dict())  # the client itself checks no types
+    ended = respond(extra_body={"stop": respond().output_text[3:5]})
+    assert (ended.status, ended.incomplete_details) == ("completed", None)
+    again = respond([QUESTION, *ended.output, QUESTION, answer.output[0].to_dict()], max_output_tokens=2)
+    assert again.usage.input_tokens > ended.usage.input_tokens
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_streamed_response_says_what_begins_what_is_added_and_what_is_whole(respond, is_cut):
+    options = {"max_output_tokens": 9} if is_cut else {"extra_body": {"stop": respond().output_text[3:5]}}
+    whole, events = respond(**options), list(respond(stream=True, **options))
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    for event in events:
+        type(event).model_validate(event.to_dict())
+    kinds = [event.type.removeprefix("response.") for event in events]
+    assert kinds[:4] == ["created", "in_progress", "output_item.added", "content_part.added"]
+    assert kinds[-4:] == ["output_text.done", "content_part.done", "output_item.done", whole.status]
+    assert set(kinds[4:-4]) == {"output_text.delta"}
+    assert "".join(event.delta for event in events[4:-4]) == events[-4].text == whole.output_text
+    last, first = events[-1].response, events[0].response
+    assert (first.id, first.output, first.status) == (last.id, [], "in_progress")
+    assert (last.output[0].content, last.usage) == (whole.output[0].content, whole.usage)
+    assert {getattr(event, "item_id", events[2].item.id) for event in events} == {last.output[0].id}
+
+
+def test_a_streamed_response_that_fails_says_so(client, respond, monkeypatch):
+    monkeypatch.setattr(Writing, "add", lambda self, *_: self.fail(ConfigError("the text", "lost", "write again")))
+    monkeypatch.setattr(engine_thread._log, "error", lambda *_, **__: None)
+    *_, last = respond(stream=True)
+    assert (last.type, last.response.status) == ("response.failed", "failed")
+    assert last.response.error.message == "the engine failed: the text: lost; write again"
+
+
 def test_metrics_count_what_is_served_in_the_format_of_prometheus(client, complete):
     def counted() -> dict[str, float]:
         page = httpx.get(f"{client.base_url.copy_with(path='/metrics')}")
@@ -321,6 +374,14 @@ WOULD_CHANGE_SOMETHING = [
     *({"messages": [QUESTION, {**MINE, **other}, QUESTION]} for other in ({"refusal": "No."}, {"tool_calls": [{}]})),
     {"messages": [{"role": "tool", "content": "5", "tool_call_id": "a"}]},
 ]
+IMAGE = {"type": "input_image", "image_url": "data:"}
+WOULD_CHANGE_A_RESPONSE = [
+    *({"previous_response_id": "resp_1"}, {"conversation": "conv_1"}, {"n": 2}, {"max_tokens": 5}, {"store": True}),
+    *({"truncation": "disabled"}, {"background": True}, {"include": ["message.output_text.logprobs"]}),
+    *({"reasoning": {"effort": "high"}}, {"tools": [{"type": "web_search"}]}, {"max_output_tokens": 0}),
+    *({"input": items} for items in ([], [{**QUESTION, "content": [IMAGE]}], [{**QUESTION, "content": None}], [MINE])),
+    *({"input": [item]} for item in ({"type": "function_call"}, {"type": "item_reference", "id": "msg_1"})),
+]
 
 
 def test_a_field_that_would_change_something_is_refused_by_its_name(client):
@@ -328,6 +389,10 @@ def test_a_field_that_would_change_something_is_refused_by_its_name(client):
         body = {"model": "tiny", "messages": [QUESTION], "max_tokens": 6, **extra}
         with pytest.raises(openai.BadRequestError) as refused:
             client.post("/chat/completions", body=body, cast_to=object)
+        assert refused.value.param.split(".")[0] == next(iter(extra)), extra
+    for extra in WOULD_CHANGE_A_RESPONSE:
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.post("/responses", body={"model": "tiny", "input": "The fox", **extra}, cast_to=object)
         assert refused.value.param.split(".")[0] == next(iter(extra)), extra
 
 

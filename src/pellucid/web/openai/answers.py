@@ -5,7 +5,10 @@ A choice is the number of a text; each prompt has `n` of them.
 
 import base64
 import codecs
-from collections.abc import Iterator, Sequence
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 from uuid import uuid4
@@ -15,28 +18,81 @@ import numpy as np
 from pellucid.generation.stream import Piece, Token
 from pellucid.inspection.embed import Floats
 from pellucid.tokenizer import Tokenizer
+from pellucid.web.errors import ApiError
+from pellucid.web.openai.engine_thread import Job
 from pellucid.web.openai.prompts import Prompt
-from pellucid.web.openai.schemas import ChatRequest, CompletionRequest
+from pellucid.web.openai.schemas import ChatRequest, ChoicesRequest, CompletionRequest
 
 Json = dict[str, Any]
 
 REASONS = {"end_of_text": "stop", "stop": "stop", "length": "length", None: None}
 
 
-class CompletionFormat:
+class ChoicesFormat(ABC):
+    """An answer of one or several choices."""
+
+    object: str
+    chunk_object: str
+    scores_prompt = False
+    n_likeliest: int | None
+
+    def __init__(self, tokenizer: Tokenizer, body: ChoicesRequest, kind: str) -> None:
+        self._head = {"id": f"{kind}-{uuid4().hex}", "created": int(time.time())}
+        self._tokenizer, self.n_choices, self._wants_usage = tokenizer, body.n or 1, body.wants_usage
+
+    def whole(self, job: Job, about: Json, n_prompt_tokens: int) -> Json:
+        """The answer to a job that has ended. about: the model's name, and perhaps a warning."""
+        choices = [self.choice(i, writing.pieces, writing.prompt_tokens) for i, writing in enumerate(job.writings)]
+        read, new, total = token_counts(job, n_prompt_tokens)
+        usage = {"prompt_tokens": read, "completion_tokens": new, "total_tokens": total}
+        return {**self._head, **about, "object": self.object, "choices": choices, "usage": usage}
+
+    async def events(self, job: Job, about: Json, n_prompt_tokens: int) -> AsyncIterator[bytes]:
+        """The answer as it is written: an event per piece of a text, and the token counts if they are requested."""
+        head = {**self._head, **about, "object": self.chunk_object, **({"usage": None} if self._wants_usage else {})}
+        n_open, has_begun = len(job.writings), [False] * len(job.writings)
+        try:
+            while n_open:
+                for number, piece in await job.news():
+                    if not has_begun[number]:
+                        has_begun[number] = True
+                        for chunk in self.first_chunks(number, job.writings[number].prompt_tokens):
+                            yield event({**head, "choices": [chunk]})
+                    yield event({**head, "choices": [self.chunk(number, piece)]})
+                    n_open -= piece.finish_reason is not None
+            if self._wants_usage:
+                yield event({**head, "choices": [], "usage": self.whole(job, about, n_prompt_tokens)["usage"]})
+        except ApiError as error:
+            told = {"message": error.message, "type": "server_error", "param": None, "code": error.code}
+            yield event({"error": told})
+        yield b"data: [DONE]\n\n"
+
+    @abstractmethod
+    def choice(self, number: int, pieces: Sequence[Piece], prompt_tokens: Sequence[Token]) -> Json:
+        """A complete text."""
+
+    @abstractmethod
+    def first_chunks(self, number: int, prompt_tokens: Sequence[Token]) -> Iterator[Json]:
+        """The chunks of a stream before the first piece."""
+
+    @abstractmethod
+    def chunk(self, number: int, piece: Piece) -> Json:
+        """A piece of a text."""
+
+
+class CompletionFormat(ChoicesFormat):
     """The answers of /v1/completions. With an echo, the prompt comes before each text."""
 
     object = chunk_object = "text_completion"
 
     def __init__(self, tokenizer: Tokenizer, body: CompletionRequest, prompts: Sequence[Prompt]) -> None:
-        self.id = f"cmpl-{uuid4().hex}"
-        self._tokenizer, self._prompts, self._n = tokenizer, prompts, body.n or 1
+        super().__init__(tokenizer, body, "cmpl")
+        self._prompts = prompts
         self._echo = bool(body.echo)
         self.n_likeliest = body.logprobs
         self.scores_prompt = self._echo and body.logprobs is not None
 
     def choice(self, number: int, pieces: Sequence[Piece], prompt_tokens: Sequence[Token]) -> Json:
-        """A complete text."""
         echo = self._prompt(number).text if self._echo else ""
         scores = self._scores([token for piece in pieces for token in piece.tokens], len(echo))
         if scores and self._echo:
@@ -45,13 +101,11 @@ class CompletionFormat:
         return self._choice(number, echo + "".join(piece.text for piece in pieces), scores, pieces[-1].finish_reason)
 
     def first_chunks(self, number: int, prompt_tokens: Sequence[Token]) -> Iterator[Json]:
-        """The chunks of a stream before the first piece."""
         if self._echo:
             scores = self._scores_of_prompt(number, prompt_tokens) if self.scores_prompt else None
             yield self._choice(number, self._prompt(number).text, scores, None)
 
     def chunk(self, number: int, piece: Piece) -> Json:
-        """A piece of a text."""
         scores = self._scores(piece.tokens, len(self._prompt(number).text) if self._echo else 0)
         return self._choice(number, piece.text, scores, piece.finish_reason)
 
@@ -59,7 +113,7 @@ class CompletionFormat:
         return {"index": number, "text": text, "logprobs": scores, "finish_reason": REASONS[reason]}
 
     def _prompt(self, number: int) -> Prompt:
-        return self._prompts[number // self._n]
+        return self._prompts[number // self.n_choices]
 
     def _scores(self, tokens: Sequence[Token], offset: int) -> Json | None:
         if self.n_likeliest is None:
@@ -90,15 +144,13 @@ class CompletionFormat:
         return scores
 
 
-class ChatFormat:
+class ChatFormat(ChoicesFormat):
     """The answers of /v1/chat/completions."""
 
     object, chunk_object = "chat.completion", "chat.completion.chunk"
-    scores_prompt = False
 
     def __init__(self, tokenizer: Tokenizer, body: ChatRequest) -> None:
-        self.id = f"chatcmpl-{uuid4().hex}"
-        self._tokenizer = tokenizer
+        super().__init__(tokenizer, body, "chatcmpl")
         self.n_likeliest = (body.top_logprobs or 0) if body.logprobs else None
 
     def choice(self, number: int, pieces: Sequence[Piece], prompt_tokens: Sequence[Token]) -> Json:
@@ -135,7 +187,17 @@ class ChatFormat:
         return {"token": name, "logprob": log_p, "bytes": bytes_}
 
 
-Format = CompletionFormat | ChatFormat
+def event(data: Json) -> bytes:
+    """A server-sent event; its name is the `type` of the data, if they have one."""
+    name = f"event: {data['type']}\n" if "type" in data else ""
+    return f"{name}data: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n".encode()
+
+
+def token_counts(job: Job, n_prompt_tokens: int) -> tuple[int, int, int]:
+    """Tokens read, written and together: without the token that ends a text, but with those of a stop string."""
+    ended = sum(writing.pieces[-1].finish_reason == "end_of_text" for writing in job.writings)
+    n_new = sum(len(writing.token_ids) for writing in job.writings) - ended
+    return n_prompt_tokens, n_new, n_prompt_tokens + n_new
 
 
 def embeddings_answer(vectors: Floats, model: str, is_base64: bool, n_tokens: int) -> Json:

@@ -4,7 +4,6 @@ Each answer consists of the pieces that the engine writes: as a stream of events
 """
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -20,18 +19,26 @@ from pellucid.generation.stream import TextStream
 from pellucid.generation.writing import Writing
 from pellucid.inspection.embed import embed
 from pellucid.web.errors import ApiError
-from pellucid.web.openai.answers import ChatFormat, CompletionFormat, Format, embeddings_answer
+from pellucid.web.openai.answers import ChatFormat, ChoicesFormat, CompletionFormat, embeddings_answer
 from pellucid.web.openai.engine_thread import EngineThread, Job
 from pellucid.web.openai.metrics import CONTENT_TYPE, metrics_page
 from pellucid.web.openai.prompts import Prompt, read_messages, read_prompts
-from pellucid.web.openai.schemas import ChatRequest, CompletionRequest, EmbeddingRequest, GenerationRequest
+from pellucid.web.openai.responses import ResponseFormat
+from pellucid.web.openai.schemas import (
+    ChatRequest,
+    ChoicesRequest,
+    CompletionRequest,
+    EmbeddingRequest,
+    GenerationRequest,
+    ResponseRequest,
+)
 from pellucid.web.openai.served import Served, ServedRun
 
 Json = dict[str, Any]
 
 
 def openai_routes(runs: Mapping[str, ServedRun]) -> APIRouter:
-    """Models, completions, chats and embeddings; `model` is the name of a run, each with its own engine."""
+    """Models, completions, chats, responses and embeddings; `model` is the name of a run, each with its own engine."""
 
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:
@@ -79,8 +86,19 @@ def openai_routes(runs: Mapping[str, ServedRun]) -> APIRouter:
     @routes.post("/v1/chat/completions")
     async def chat(body: ChatRequest, request: Request) -> Response:
         served = await named(body.model)
-        prompt = read_messages(body, served)
+        prompt = read_messages(body.messages, body.most_new_tokens, served)
+        if body.top_logprobs and not body.logprobs:
+            raise ApiError(400, 'top_logprobs: only with "logprobs": true', param="top_logprobs")
         return await _answer(request, served, body, [prompt], ChatFormat(served.engine.tokenizer, body))
+
+    @routes.post("/v1/responses")
+    async def responses(body: ResponseRequest, request: Request) -> Response:
+        served, asked = await named(body.model), body.max_output_tokens
+        if body.previous_response_id is not None:
+            message = "previous_response_id: no answers are kept here; send the turns so far, and this one, in input"
+            raise ApiError(400, message, param="previous_response_id")
+        prompt = read_messages(body.messages, asked, served, field="input", instructions=body.instructions)
+        return await _answer(request, served, body, [prompt], ResponseFormat(body))
 
     @routes.post("/v1/embeddings")
     async def embeddings(body: EmbeddingRequest) -> JSONResponse:
@@ -100,10 +118,14 @@ def openai_routes(runs: Mapping[str, ServedRun]) -> APIRouter:
 
 
 async def _answer(
-    request: Request, served: Served, body: GenerationRequest, prompts: Sequence[Prompt], form: Format
+    request: Request,
+    served: Served,
+    body: GenerationRequest,
+    prompts: Sequence[Prompt],
+    form: ChoicesFormat | ResponseFormat,
 ) -> Response:
     """n texts after each prompt; generation stops when the client disconnects."""
-    if body.stream_options is not None and body.stream_options.include_usage and not body.stream:
+    if isinstance(body, ChoicesRequest) and body.wants_usage and not body.stream:
         raise ApiError(400, 'stream_options: only with "stream": true', param="stream_options")
     for prompt in prompts:
         if (body.min_tokens or 0) > prompt.max_new_tokens:
@@ -123,45 +145,18 @@ async def _answer(
             min_new_tokens=body.min_tokens or 0,
         )
         for prompt in prompts
-        for choice in range(body.n or 1)
+        for choice in range(form.n_choices)
     ]
     job = served.engine.submit(writings, is_streamed=bool(body.stream))
-    head = {"id": form.id, "created": int(time.time()), "model": served.name, **_warning(prompts, served)}
-    n_prompt_tokens = sum(len(prompt.ids) for prompt in prompts)
+    about, n_prompt_tokens = {"model": served.name, **_warning(prompts, served)}, sum(len(p.ids) for p in prompts)
     if body.stream:
-        wants_usage = body.stream_options is not None and body.stream_options.include_usage
-        head |= {"object": form.chunk_object, **({"usage": None} if wants_usage else {})}
-        return EventStream(_events(job, form, head, n_prompt_tokens if wants_usage else None), served.engine, job)
+        return EventStream(form.events(job, about, n_prompt_tokens), served.engine, job)
     try:
         if not await _ends_before_the_client_goes(job, request):
             return Response(status_code=499)  # never read
     finally:
         served.engine.release(job)
-    choices = [form.choice(i, writing.pieces, writing.prompt_tokens) for i, writing in enumerate(job.writings)]
-    return JSONResponse({**head, "object": form.object, "choices": choices, "usage": _usage(job, n_prompt_tokens)})
-
-
-async def _events(job: Job, form: Format, head: Json, n_prompt_tokens: int | None) -> AsyncIterator[bytes]:
-    """Server-sent events, one per piece of a text, and the token counts if they are requested."""
-    n_open, has_begun = len(job.writings), [False] * len(job.writings)
-    try:
-        while n_open:
-            for number, piece in await job.news():
-                if not has_begun[number]:
-                    has_begun[number] = True
-                    for chunk in form.first_chunks(number, job.writings[number].prompt_tokens):
-                        yield _event({**head, "choices": [chunk]})
-                yield _event({**head, "choices": [form.chunk(number, piece)]})
-                n_open -= piece.finish_reason is not None
-        if n_prompt_tokens is not None:
-            yield _event({**head, "choices": [], "usage": _usage(job, n_prompt_tokens)})
-    except ApiError as error:
-        yield _event({"error": {"message": error.message, "type": "server_error", "param": None, "code": error.code}})
-    yield b"data: [DONE]\n\n"
-
-
-def _event(data: Json) -> bytes:
-    return b"data: %b\n\n" % json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+    return JSONResponse(form.whole(job, about, n_prompt_tokens))
 
 
 class EventStream(StreamingResponse):
@@ -188,13 +183,6 @@ async def _ends_before_the_client_goes(job: Job, request: Request) -> bool:
     finally:
         ending.cancel()
         going.cancel()
-
-
-def _usage(job: Job, n_prompt_tokens: int) -> Json:
-    """Token counts: without the token that ends a text, but with those of a stop string."""
-    ended = sum(writing.pieces[-1].finish_reason == "end_of_text" for writing in job.writings)
-    n_new = sum(len(writing.token_ids) for writing in job.writings) - ended
-    return {"prompt_tokens": n_prompt_tokens, "completion_tokens": n_new, "total_tokens": n_prompt_tokens + n_new}
 
 
 def _warning(prompts: Sequence[Prompt], served: Served) -> Json:

@@ -8,7 +8,7 @@ from pellucid.errors import DataError
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.web.errors import ApiError
-from pellucid.web.openai.schemas import MOST_NEW_TOKENS, ChatRequest, CompletionRequest, Message
+from pellucid.web.openai.schemas import MOST_NEW_TOKENS, CompletionRequest, Message
 from pellucid.web.openai.served import Served
 
 Turns = list[tuple[Literal["user", "assistant"], str]]
@@ -47,23 +47,28 @@ def read_prompts(body: CompletionRequest, tokenizer: Tokenizer) -> list[Prompt]:
     return prompts
 
 
-def read_messages(body: ChatRequest, served: Served) -> Prompt:
+def read_messages(
+    messages: Sequence[Message],
+    n_requested: int | None,
+    served: Served,
+    *,
+    field: str = "messages",
+    instructions: str | None = None,
+) -> Prompt:
     """The messages in the chat template; the oldest are left out if there is no room for the answer.
 
-    If the last one is the assistant's, the answer goes on from it.
+    If the last one is the assistant's, the answer goes on from it. n_requested: new tokens at most; None: as many as
+    there is room for. field: where the messages stand in the request.
     """
     tokenizer, model = served.engine.tokenizer, served.trained.model
     if not tokenizer.has_chat_tokens:
         message = f"{served.name} was not trained on conversations; ask /v1/completions, or fine-tune it first: "
         raise ApiError(400, message + "`pellucid train instructions_sft start_from=RUN`", code="no_chat_template")
-    if body.top_logprobs and not body.logprobs:
-        raise ApiError(400, 'top_logprobs: only with "logprobs": true', param="top_logprobs")
-    turns = _turns(body.messages)
-    begun = _encode(tokenizer, turns.pop()[1], f"messages.{len(body.messages) - 1}") if len(turns) % 2 == 0 else []
-    n_requested = body.max_completion_tokens or (None if body.max_tokens == -1 else body.max_tokens)
+    turns = _turns(messages, field, instructions)
+    begun = _encode(tokenizer, turns.pop()[1], f"{field}.{len(messages) - 1}") if len(turns) % 2 == 0 else []
     n_wanted = max(1, model.context_length * 3 // 4) if n_requested is None else n_requested
     for i, (_, text) in enumerate(turns):
-        _encode(tokenizer, text, f"messages.{i}")
+        _encode(tokenizer, text, f"{field}.{i}")
     ids, n_left_out = [*prompt_ids(tokenizer, turns), *begun], 0
     while len(turns) > n_left_out + 2 and len(ids) + n_wanted > model.max_positions + 1:
         n_left_out += 2
@@ -73,24 +78,22 @@ def read_messages(body: ChatRequest, served: Served) -> Prompt:
     return Prompt(ids, "", n_new, warning)
 
 
-def _turns(messages: Sequence[Message]) -> Turns:
-    """The turns of a conversation; the instructions of a system message begin the first one of the user."""
+def _turns(messages: Sequence[Message], field: str, instructions: str | None) -> Turns:
+    """The turns of a conversation; instructions, and those of a system message, begin the first one of the user."""
     for i, message in enumerate(messages):
         if message.content is None and message.role != "assistant":
-            raise ApiError(400, f"messages.{i}.content: missing; give a text", param=f"messages.{i}.content")
-    instructions = [message.text for message in messages[:1] if message.role in ("system", "developer")]
+            raise ApiError(400, f"{field}.{i}.content: missing; give a text", param=f"{field}.{i}.content")
+    of_system = [message.text for message in messages[:1] if message.role in ("system", "developer")]
     turns: Turns = []
-    for i, message in enumerate(messages[len(instructions) :], start=len(instructions)):
+    for i, message in enumerate(messages[len(of_system) :], start=len(of_system)):
         expected: Literal["user", "assistant"] = "assistant" if len(turns) % 2 else "user"
         if message.role != expected:
-            what = f"messages.{i}.role: {message.role!r} where it is the turn of {expected!r}"
-            raise ApiError(
-                400, f"{what}; after at most one system message, user and assistant alternate", param="messages"
-            )
+            what = f"{field}.{i}.role: {message.role!r} where it is the turn of {expected!r}"
+            raise ApiError(400, f"{what}; after at most one system message, user and assistant alternate", param=field)
         turns.append((expected, message.text))
     if not turns:
-        raise ApiError(400, "messages: none is of the user; add what is to be answered", param="messages")
-    turns[0] = ("user", "\n\n".join([*instructions, turns[0][1]]))
+        raise ApiError(400, f"{field}: none is of the user; add what is to be answered", param=field)
+    turns[0] = ("user", "\n\n".join([*filter(None, [instructions]), *of_system, turns[0][1]]))
     return turns
 
 

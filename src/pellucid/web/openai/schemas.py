@@ -6,7 +6,7 @@ One that changes nothing is passed over: null, and the values of IDLE. `top_k`, 
 Fields and defaults: https://platform.openai.com/docs/api-reference.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -70,7 +70,7 @@ class StreamOptions(Body):
 
 
 class GenerationRequest(Body):
-    """The fields that both kinds of completion share. null means the default."""
+    """The fields that all requests for texts share. null means the default."""
 
     idle = IDLE
     model: str
@@ -87,12 +87,9 @@ class GenerationRequest(Body):
     logit_bias: dict[TokenId, Annotated[float, Field(ge=-100, le=100)]] | None = None
     min_tokens: Annotated[int, Field(ge=0, le=MOST_NEW_TOKENS)] | None = None
     stop_token_ids: list[int] | None = None
-    n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
     stop: Text | Annotated[list[Text], Field(max_length=4)] | None = None
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    max_tokens: Annotated[int, Field(ge=-1, le=MOST_NEW_TOKENS)] | None = None  # -1: until the text ends (llama.cpp)
     # For the provider's own books:
     user: str | None = None
     safety_identifier: str | None = None
@@ -121,7 +118,19 @@ class GenerationRequest(Body):
         return None if self.seed is None else (self.seed % 2**64, choice)
 
 
-class CompletionRequest(GenerationRequest):
+class ChoicesRequest(GenerationRequest):
+    """The fields that both kinds of completion share."""
+
+    n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: Annotated[int, Field(ge=-1, le=MOST_NEW_TOKENS)] | None = None  # -1: until the text ends (llama.cpp)
+
+    @property
+    def wants_usage(self) -> bool:
+        return self.stream_options is not None and self.stream_options.include_usage
+
+
+class CompletionRequest(ChoicesRequest):
     """POST /v1/completions. A prompt is text or token ids; a list of them asks for `n` texts after each."""
 
     prompt: (
@@ -169,10 +178,64 @@ class Message(Body):
         return "".join(part.text for part in self.content or [])
 
 
-class ChatRequest(GenerationRequest):
+class ChatRequest(ChoicesRequest):
     """POST /v1/chat/completions."""
 
     messages: Annotated[list[Message], Field(min_length=1)]
     max_completion_tokens: Annotated[int, Field(ge=1, le=MOST_NEW_TOKENS)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+
+    @property
+    def most_new_tokens(self) -> int | None:
+        """None: as many as there is room for."""
+        return self.max_completion_tokens or (None if self.max_tokens == -1 else self.max_tokens)
+
+
+class InputPart(TextPart):
+    idle = {"annotations": ([],), "logprobs": ([],)}
+    type: Literal["input_text", "output_text"]  # type: ignore[assignment]
+
+
+class InputMessage(Message):
+    """A turn in /v1/responses, also as the server itself answers it."""
+
+    type: Literal["message"] = "message"
+    content: str | list[InputPart]  # type: ignore[assignment]
+    id: str | None = None
+    status: str | None = None
+
+
+class PlainText(Body):
+    type: Literal["text"]
+
+
+class TextSettings(Body):
+    idle = {"verbosity": ("medium",)}
+    format: PlainText | None = None
+
+
+class ResponseRequest(GenerationRequest):
+    """POST /v1/responses: text alone. Settings that OpenAI's API lacks there are those of the other routes."""
+
+    idle = {
+        **IDLE,
+        "background": (False,),
+        "include": ([],),
+        "reasoning": ({}, {"effort": "none"}),
+        "stream_options": ({}, {"include_obfuscation": False}),
+        "truncation": ("auto",),
+    }
+    input: str | Annotated[list[InputMessage], Field(min_length=1)]
+    instructions: str | None = None
+    max_output_tokens: Annotated[int, Field(ge=1, le=MOST_NEW_TOKENS)] | None = None
+    previous_response_id: str | None = None
+    text: TextSettings | None = None
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        return [Message(role="user", content=self.input)] if isinstance(self.input, str) else self.input
+
+    @property
+    def text_format(self) -> dict[str, Any]:
+        return {"type": "text"}
