@@ -76,10 +76,11 @@ def test_what_the_code_imports_is_installed_with_it_or_named_as_an_extra():
     """Else a newcomer meets, after `pip install .`, a command that lacks a package."""
     text = (ROOT / "pyproject.toml").read_text("utf-8")
     needed = {name.replace("-", "_") for name in dependencies()}
-    extras = {"gguf", "lab", "notebook", "tensorboard", "wandb"}
+    extras = {"gguf", "lab", "notebook", "schemas", "tensorboard", "wandb"}
     assert all(f"\n{name} = [" in text for name in extras)
     brought = {
         "jupytext": "notebook",
+        "llguidance": "schemas",
         "pandas": "lab",
         "pyarrow": "datasets",
         "pydantic_core": "pydantic",

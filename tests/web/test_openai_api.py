@@ -5,6 +5,7 @@ import gc
 import json
 import math
 import shutil
+import sys
 import threading
 import traceback
 import weakref
@@ -261,7 +262,65 @@ def test_a_streamed_response_that_fails_says_so(client, respond, monkeypatch):
     monkeypatch.setattr(engine_thread._log, "error", lambda *_, **__: None)
     *_, last = respond(stream=True)
     assert (last.type, last.response.status) == ("response.failed", "failed")
-    assert last.response.error.message == "the engine failed: the text: lost; write again"
+    assert last.response.error.message == "the text: lost; write again"
+
+
+RULES = """
+end
+    3 \\ssly[more]
+    1 \\skind[more]
+
+more
+    1 .
+    1 \\sand poor.
+"""
+FORM = {"type": "grammar", "syntax": "rules", "definition": RULES}
+ENDS = {f" {trait}{more}" for trait in ("sly", "kind") for more in (".", " and poor.")}
+
+
+@pytest.mark.parametrize("way", [{}, {"exact": True}])
+def test_a_text_has_the_form_that_was_asked_for(client, complete, respond, way):
+    options = {"max_tokens": 20, "seed": 1, "extra_body": {"response_format": FORM, **way}}
+    answer = complete("The fox was", n=2, **options)
+    assert {choice.text for choice in answer.choices} <= ENDS
+    assert [choice.finish_reason for choice in answer.choices] == ["stop", "stop"]
+    assert complete("The fox was", n=2, **options).choices == answer.choices
+    assert answer.usage.completion_tokens <= 2 * 14
+    message = client.chat.completions.create(model="tiny", messages=[QUESTION], **options).choices[0].message
+    assert message.content in ENDS
+    assert respond(text={"format": FORM}, max_output_tokens=20, extra_body=way).output_text in ENDS
+    if not way:
+        pieces = [chunk.choices[0].text for chunk in complete("The fox was", stream=True, **options)]
+        assert "".join(pieces) == answer.choices[0].text
+        cut = complete("The fox was", **{**options, "max_tokens": 2}).choices[0]
+        assert (cut.finish_reason, any(text.startswith(cut.text) for text in ENDS)) == ("length", True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "what"),
+    [
+        ({"exact": True}, "exact", "only with a response_format"),
+        ({"exact": True, "stream": True, "response_format": FORM}, "exact", "not with stream"),
+        *(
+            ({"exact": True, "response_format": FORM, **other}, "exact", "a temperature above 0")
+            for other in ({"top_p": 0.9}, {"stop": "a"}, {"temperature": 0}, {"stop_token_ids": [5]})
+        ),
+        ({"exact": True, "max_tokens": 2, "response_format": FORM}, "exact", "0 of the model's texts"),
+        ({"min_tokens": 2, "response_format": FORM}, "min_tokens", "not with a response_format"),
+        (
+            {"response_format": {**FORM, "definition": "toss\n    1 heads, [again]\n"}},
+            "response_format",
+            "response_format:2: there is no rule 'again'; write it",
+        ),
+        ({"response_format": {"type": "json_object"}}, "response_format", "pip install 'pellucid[schemas]'"),
+    ],
+)
+def test_a_form_that_cannot_be_kept_to_is_refused(client, monkeypatch, fields, param, what):
+    monkeypatch.setitem(sys.modules, "llguidance", None)  # as if it were not installed
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.post("/completions", body={"model": "tiny", "max_tokens": 16, **fields}, cast_to=object)
+    assert refused.value.param == param
+    assert what in refused.value.message
 
 
 def test_metrics_count_what_is_served_in_the_format_of_prometheus(client, complete):
@@ -359,7 +418,8 @@ def test_a_field_that_changes_nothing_is_passed_over(client):
 WOULD_CHANGE_SOMETHING = [
     *({"logit_bias": bias} for bias in ({"a": 5}, {"1": 101}, {"-1": 5}, {"300": 5}, [5])),
     *({"tools": [{"type": "function"}]}, {"tool_choice": "required"}, {"store": True}),
-    *({"response_format": {"type": "json_object"}}, {"modalities": ["audio"]}, {"reasoning_effort": "high"}),
+    *({"response_format": form} for form in ({"type": "xml"}, {"type": "grammar"}, "text", {})),
+    *({"modalities": ["audio"]}, {"reasoning_effort": "high"}, {"exact": True}),
     *(
         {"ignore_eos": True},
         {"min_tokens": 7},

@@ -157,10 +157,11 @@ class Engine:
         return rows
 
     def _begin_anew(self, rows: list[Writing]) -> None:
-        """Where the context is full, its last half is to be read again."""
+        """Where the context is full, its last half is to be read again; where a text was dropped, its prompt."""
         some = rows[:1] if isinstance(self._memory, InStep) else rows  # in step all are full at the same time
-        if any(self._memory.length(row.slot) == self._max_positions for row in some):
-            for row in [row for row in rows if self._memory.length(row.slot) == self._max_positions]:
+        full = self._max_positions
+        if any(self._memory.length(row.slot) == full or not row.token_ids for row in some):
+            for row in [row for row in rows if self._memory.length(row.slot) == full or not row.token_ids]:
                 self._memory.empty(row.slot)
                 row.unread = row.latest(self._max_positions)
                 self._is_reading = True
@@ -174,6 +175,9 @@ class Engine:
             logits_RV.index_fill_(-1, self._forbidden_ids, -torch.inf)
         for i in [i for i, row in enumerate(rows) if len(row.token_ids) < row.min_new_tokens]:
             logits_RV[i, [*self._stop_ids, *rows[i].stop_ids]] = -torch.inf
+        for row, logits_V in [(row, logits_RV[i]) for i, row in enumerate(rows) if row.constraint]:
+            with row.fails_alone():
+                logits_V.copy_(row.constraint.constrain(logits_V))  # type: ignore[union-attr]
         can_be_drawn = are_distributions(logits_RV)
         if all(can_be_drawn) and all(row.sampling is rows[0].sampling for row in rows):
             return self._choose_together(rows, logits_RV)

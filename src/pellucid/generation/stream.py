@@ -41,8 +41,12 @@ class TextStream:
     """
 
     def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = ()) -> None:
-        self.pieces: list[Piece] = []
         self._tokenizer, self._stop = tokenizer, stop
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all that was added."""
+        self.pieces: list[Piece] = []
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._text, self._n_emitted = "", 0  # characters written, and how many of them are in pieces already
         self._held: list[Token] = []  # tokens whose text is in no piece yet

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor
@@ -12,6 +13,9 @@ from torch import Tensor
 from pellucid.generation.in_step import latest
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.stream import FinishReason, Piece, TextStream, Token
+
+if TYPE_CHECKING:
+    from pellucid.generation.constraints import Constraint
 
 OWN = Sampling()  # from the model's own distribution
 NUMBERS_AT_ONCE = 256  # random numbers: to draw one at a time takes longer
@@ -26,7 +30,8 @@ class Writing:
     it and of so many of the likeliest; None asks for none. It is the model's own distribution, before temperature and
     the like. scores_prompt: the same for the prompt's tokens. keeps_log_p: ln p of each token in the distribution that
     it was drawn from, at its temperature. stop_ids: others that end this text. min_new_tokens: so many come before
-    any of them. has_ended: set it to end the text early. error: what cut it short, while the others go on.
+    any of them. constraint: what form the text must have; it may drop the text, which then begins again. has_ended: set
+    it to end the text early. error: what cut it short, while the others go on.
     """
 
     prompt_ids: Sequence[int]
@@ -39,6 +44,7 @@ class Writing:
     scores_prompt: bool = False
     stop_ids: Sequence[int] = ()
     min_new_tokens: int = 0
+    constraint: Constraint | None = None
 
     token_ids: list[int] = field(default_factory=list, init=False)  # with the one that ended it
     log_p: list[float] = field(default_factory=list, init=False)
@@ -56,7 +62,7 @@ class Writing:
         return self.text.pieces if self.text else ()
 
     def begin(self, slot: int, max_positions: int) -> None:
-        self.slot, self.unread = slot, list(self.prompt_ids[-max_positions:])
+        self.slot, self.unread = slot, self.latest(max_positions)
         self.generator = np.random.Generator(np.random.Philox(None if self.seed is None else list(self.seed)))
 
     def uniform(self) -> float:
@@ -70,16 +76,19 @@ class Writing:
         """The next token."""
         self.token_ids.append(token_id)
         self.unread.append(token_id)
-        if is_stop:
-            self.end("end_of_text")
+        is_last = len(self.token_ids) == self.max_new_tokens
+        reason: FinishReason | None = "end_of_text" if is_stop else "length" if is_last else None
+        if self.text and is_stop:
+            self.text.end("end_of_text")
         elif self.text:
-            is_last = len(self.token_ids) == self.max_new_tokens
             self.text.add(token_id, *self._scored(token_id, scores_V), is_last=is_last)
-            self.finish_reason = self.text.finish_reason
-            if self.finish_reason is not None:
-                self.has_ended = True
-        elif len(self.token_ids) == self.max_new_tokens:
-            self.end("length")
+        reason = self.text.finish_reason if self.text else reason
+        if self.constraint:
+            with self.fails_alone():
+                if self.constraint.drops(self, reason):
+                    return
+        if reason is not None:
+            self.finish_reason, self.has_ended = reason, True
 
     def end(self, reason: FinishReason) -> None:
         if self.text:
@@ -97,6 +106,9 @@ class Writing:
             self.prompt_tokens.append(Token(id_, 0, *self._scored(id_, scores_V)))
 
     def latest(self, max_positions: int) -> list[int]:
+        """Tokens to read when the state is emptied; before the first new one they are the prompt."""
+        if not self.token_ids:
+            return list(self.prompt_ids[-max_positions:])
         return latest([*self.prompt_ids, *self.token_ids], max_positions)
 
     @contextmanager

@@ -20,6 +20,7 @@ from pellucid.generation.writing import Writing
 from pellucid.inspection.embed import embed
 from pellucid.web.errors import ApiError
 from pellucid.web.openai.answers import ChatFormat, ChoicesFormat, CompletionFormat, embeddings_answer
+from pellucid.web.openai.constrained import constraint_for, read_form
 from pellucid.web.openai.engine_thread import EngineThread, Job
 from pellucid.web.openai.metrics import CONTENT_TYPE, metrics_page
 from pellucid.web.openai.prompts import Prompt, read_messages, read_prompts
@@ -131,6 +132,7 @@ async def _answer(
         if (body.min_tokens or 0) > prompt.max_new_tokens:
             message = f"min_tokens: {body.min_tokens} are more than the {prompt.max_new_tokens} of max_tokens"
             raise ApiError(400, message, param="min_tokens")
+    wanted = await asyncio.to_thread(read_form, body, served.engine.tokenizer)  # a large one takes a second
     sampling = body.sampling
     writings = [
         Writing(
@@ -143,6 +145,7 @@ async def _answer(
             scores_prompt=form.scores_prompt,
             stop_ids=body.stop_token_ids or (),
             min_new_tokens=body.min_tokens or 0,
+            constraint=constraint_for(wanted, body, choice),
         )
         for prompt in prompts
         for choice in range(form.n_choices)

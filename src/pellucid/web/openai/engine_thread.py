@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from time import perf_counter
 from typing import TypeVar
 
-from pellucid.errors import PellucidError, explained, is_out_of_memory, without_frames
+from pellucid.errors import ConfigError, PellucidError, explained, is_out_of_memory, without_frames
 from pellucid.generation.engine import Engine
 from pellucid.generation.penalties import require_tokens
 from pellucid.generation.slots import make_slots
@@ -212,7 +212,9 @@ def _log_failure(writing: Writing) -> None:
 
 
 def failure(error: BaseException) -> ApiError:
-    """The error for a client whose text ended by this one."""
+    """The error for a client whose text ended by this one. What the client can fix is its own fault."""
+    if isinstance(error, ConfigError):
+        return ApiError(400, str(error), param=error.where)
     is_full = is_out_of_memory(error)
     why = "memory is full; ask for fewer or shorter texts at once" if is_full else explained(error)
     return ApiError(500, f"the engine failed: {why}")

@@ -6,12 +6,14 @@ One that changes nothing is passed over: null, and the values of IDLE. `top_k`, 
 Fields and defaults: https://platform.openai.com/docs/api-reference.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BeforeValidator, Field
 
 from pellucid.generation.sampling import Sampling
+from pellucid.web.openai.body import IDLE, IDLE_IN_MESSAGES, IDLE_IN_PARTS, IDLE_IN_RESPONSES, Body
+from pellucid.web.openai.forms import AskedForm, AskedFormOfText, Source
 
 MOST_NEW_TOKENS = 4096
 MOST_CHOICES = 16
@@ -21,47 +23,6 @@ Penalty = Annotated[float, Field(ge=-2, le=2)]
 TokenId = Annotated[int, Field(strict=False)]  # in JSON a key is text
 
 OFF = BeforeValidator(lambda k: None if k in (0, -1) and k is not False else k)  # as vLLM and llama.cpp write it
-
-# Values of fields that we do not have: with them the answer is the same, by OpenAI's API or by that of vLLM and
-# llama.cpp.
-IDLE: dict[str, tuple[Any, ...]] = {
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
-    "parallel_tool_calls": (True, False),
-    "functions": ([],),
-    "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},),
-    "modalities": (["text"],),
-    "reasoning_effort": ("none",),
-    "verbosity": ("medium",),
-    "service_tier": ("auto", "default"),
-    "store": (False,),
-    "ignore_eos": (False,),
-    "repeat_penalty": (1.0,),
-    "cache_prompt": (True, False),
-    "skip_special_tokens": (True,),
-    "use_beam_search": (False,),
-    "length_penalty": (1.0,),
-    "typical_p": (1.0,),
-    "mirostat": (0,),
-}
-IDLE_IN_MESSAGES: dict[str, tuple[Any, ...]] = {"tool_calls": ([],), "annotations": ([],)}
-
-
-class Body(BaseModel):
-    """A strict model: values must have their types, so "5" is not a number."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-    idle: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_idle_fields(cls, body: Any) -> Any:
-        if not isinstance(body, dict):
-            return body
-        lacking = body.keys() - cls.model_fields.keys()
-        idle = {name for name in lacking if body[name] is None or body[name] in cls.idle.get(name, ())}
-        return {name: value for name, value in body.items() if name not in idle}
 
 
 class StreamOptions(Body):
@@ -90,6 +51,7 @@ class GenerationRequest(Body):
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
     stop: Text | Annotated[list[Text], Field(max_length=4)] | None = None
     stream: bool | None = None
+    exact: bool | None = None  # whether a text of the form asked for is drawn as the model would write it
     # For the provider's own books:
     user: str | None = None
     safety_identifier: str | None = None
@@ -110,6 +72,11 @@ class GenerationRequest(Body):
         )
 
     @property
+    def form_source(self) -> Source | None:
+        """The form that the text must have, in some notation. None: any."""
+        return None
+
+    @property
     def stops(self) -> list[str]:
         return [self.stop] if isinstance(self.stop, str) else self.stop or []
 
@@ -124,6 +91,11 @@ class ChoicesRequest(GenerationRequest):
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
     stream_options: StreamOptions | None = None
     max_tokens: Annotated[int, Field(ge=-1, le=MOST_NEW_TOKENS)] | None = None  # -1: until the text ends (llama.cpp)
+    response_format: AskedForm | None = None
+
+    @property
+    def form_source(self) -> Source | None:
+        return None if self.response_format is None else self.response_format.source
 
     @property
     def wants_usage(self) -> bool:
@@ -193,7 +165,7 @@ class ChatRequest(ChoicesRequest):
 
 
 class InputPart(TextPart):
-    idle = {"annotations": ([],), "logprobs": ([],)}
+    idle = IDLE_IN_PARTS
     type: Literal["input_text", "output_text"]  # type: ignore[assignment]
 
 
@@ -206,26 +178,15 @@ class InputMessage(Message):
     status: str | None = None
 
 
-class PlainText(Body):
-    type: Literal["text"]
-
-
 class TextSettings(Body):
-    idle = {"verbosity": ("medium",)}
-    format: PlainText | None = None
+    idle = IDLE
+    format: AskedFormOfText | None = None
 
 
 class ResponseRequest(GenerationRequest):
     """POST /v1/responses: text alone. Settings that OpenAI's API lacks there are those of the other routes."""
 
-    idle = {
-        **IDLE,
-        "background": (False,),
-        "include": ([],),
-        "reasoning": ({}, {"effort": "none"}),
-        "stream_options": ({}, {"include_obfuscation": False}),
-        "truncation": ("auto",),
-    }
+    idle = IDLE_IN_RESPONSES
     input: str | Annotated[list[InputMessage], Field(min_length=1)]
     instructions: str | None = None
     max_output_tokens: Annotated[int, Field(ge=1, le=MOST_NEW_TOKENS)] | None = None
@@ -238,4 +199,9 @@ class ResponseRequest(GenerationRequest):
 
     @property
     def text_format(self) -> dict[str, Any]:
-        return {"type": "text"}
+        asked = None if self.text is None else self.text.format
+        return asked.model_dump(by_alias=True, exclude_none=True) if asked else {"type": "text"}
+
+    @property
+    def form_source(self) -> Source | None:
+        return self.text.format.source if self.text and self.text.format else None
