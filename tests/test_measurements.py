@@ -26,6 +26,7 @@ from measurements import (
     benchmark,
     chat,
     commands,
+    constrained,
     context,
     coverage,
     demo,
@@ -73,11 +74,13 @@ from pellucid.kernels.large_products import int8_of
 from pellucid.languages.chains import Chains
 from pellucid.languages.fables import Fables
 from pellucid.languages.fables.world import MORALS
+from pellucid.languages.grammar.own import OwnGrammar
+from pellucid.model.bigram import Bigram
 from pellucid.model.build import build_model
 from pellucid.post_training.pairs import Pair
 from pellucid.runtime.distributed import World
 from pellucid.runtime.precision import resolve_precision
-from pellucid.tokenizer.train import train_byte_pairs
+from pellucid.tokenizer.train import train_byte_pairs, train_characters
 from tiny_fables import all_stories, tiny_fables
 from tiny_run import VERSES
 
@@ -626,6 +629,20 @@ def test_what_a_probe_reads_is_in_percent(monkeypatch):
     scores = {"after block 1": {"animal": Estimate(0.5, 0.0125)}}
     monkeypatch.setattr(probe, "probe_run", lambda trained, texts, most: SimpleNamespace(scores=scores))
     assert the_one(probe.measure(DEMO)) == {"after block 1": {"animal": "50.0 ± 1.2"}}
+
+
+def test_a_mask_writes_other_texts_than_the_model_given_the_form():
+    """a or b: the mask writes each as often, but of what the model begins with a, only a quarter ends there."""
+    tokenizer = train_characters(["ab"], special_tokens=["<|endoftext|>"])
+    model = Bigram(tokenizer.vocab_size, 8).eval()
+    end, a, b = tokenizer.end_of_text, *tokenizer.encode("ab")
+    p_VV = torch.full((3, 3), 1e-12)
+    p_VV[end, [a, b]], p_VV[a, [end, b]], p_VV[b, [end, b]] = torch.tensor([[0.5, 0.5], [0.25, 0.75], [1.0, 1e-12]])
+    model.logits_VV.data = p_VV.log()
+    row = constrained.row_of(model, tokenizer, OwnGrammar("word\n    1 a\n    1 b\n", "word"), drafted=40)
+    drafts = row.pop("drafts per text")
+    assert row == pytest.approx({"texts": 2, "of the model's texts (%)": 62.5, "distance of the mask (%)": 30})
+    assert 1 < drafts < 1 / 0.625
 
 
 def test_the_shipped_demo_is_the_newest_checkpoint_in_sixteen_bits(place, tmp_path, monkeypatch):
