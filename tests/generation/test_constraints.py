@@ -108,15 +108,15 @@ def test_equation_58_a_mask_is_wrong_and_drafts_are_right_where_beginnings_diffe
     assert masked == pytest.approx({"ax": 0.5, "bx": 0.5})
     p_form = sum(given.values())
     assert {text: p / p_form for text, p in given.items()} == pytest.approx({"ax": 0.02, "bx": 0.98})
-    assert_drawn_from(drawn(model, 150, 8, lambda _: Masked(form)), masked)
-    assert_drawn_from(drawn(model, 150, 8, lambda i: Exactly(form, 1.0, (i, 1))), given)
+    assert_drawn_from(drawn(model, 100, 8, lambda _: Masked(form)), masked)
+    assert_drawn_from(drawn(model, 100, 8, lambda i: Exactly(form, 1.0, (i, 1))), given)
 
 
 @pytest.mark.parametrize(("temperature", "most"), [(1.0, 9), (3.0, 4)])
 def test_equation_58_what_is_kept_follows_the_model_given_the_form_and_the_length(make_decoder, temperature, most):
     model, form = make_decoder(vocab_size=ABXY.vocab_size), GrammarForm(LETTERS.grammar, ABXY)
     p = {text: p_of(model, text, temperature) for text in all_texts(LETTERS) if len(text) < most}
-    kept = drawn(model, 120, most, lambda i: Exactly(form, temperature, (i, 1)), temperature)
+    kept = drawn(model, 60, most, lambda i: Exactly(form, temperature, (i, 1)), temperature)
     assert_drawn_from(kept, p)
 
 
