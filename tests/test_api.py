@@ -65,7 +65,7 @@ def test_dir_lists_what_is_not_loaded_yet():
             lambda run: run.embed("a", layer="first"),
             "layer: 'first' is not a choice; give a whole number or use 'last'",
         ),
-        (lambda run: run.export("there", to="onnx"), "to: 'onnx' is not a choice; use 'hf' or 'gguf'"),
+        (lambda run: run.export("there", to="onnx"), "to: 'onnx' is not a choice; use 'hf', 'gguf' or 'peft'"),
         (lambda run: run.evaluate(3), "text_file: 3 is of the wrong type; give text or a path"),
         (lambda run: run.heads(fabels=3), "heads: unknown argument 'fabels'; did you mean 'fables'?"),
         (lambda run: run.heads(number=3), "heads: unknown argument 'number'; the arguments are fables"),

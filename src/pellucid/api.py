@@ -30,6 +30,7 @@ from pellucid.errors import ConfigError
 from pellucid.exchange.converted import merge_run, quantize_run
 from pellucid.exchange.export import Format, export_run
 from pellucid.exchange.imports import import_run
+from pellucid.exchange.peft import import_adapter
 from pellucid.exchange.precision import Precision as ExportPrecision
 from pellucid.files import RUNS_ROOT
 from pellucid.generation.chat import Conversation
@@ -63,12 +64,16 @@ def load(path: str | Path, checkpoint: str | int = "best") -> Run:
 
 
 @checked
-def import_model(source: str | Path, run_dir: str | Path) -> Run:
+def import_model(source: str | Path, run_dir: str | Path, base: str | Path | None = None) -> Run:
     """Import a model as a run, as `pellucid import` does, from a folder of transformers or the hub.
 
-    Raises CheckpointError for a model, and DataError for a tokenizer, that cannot be expressed here.
+    base: the run of the base of a LoRA adapter, if that is what the folder holds. Raises CheckpointError for a model,
+    and DataError for a tokenizer, that cannot be expressed here.
     """
-    import_run(str(source), Path(run_dir))
+    if base is None:
+        import_run(str(source), Path(run_dir))
+    else:
+        import_adapter(str(source), Path(run_dir), str(base))
     return load(run_dir)
 
 
@@ -310,9 +315,18 @@ class Run:
         return evaluate_run(self.trained, self.precision, Path(data_dir), self.directory, where, answers)
 
     @checked
-    def export(self, directory: str | Path, to: Format = "hf", precision: ExportPrecision = "fp32") -> None:
-        """Write this checkpoint into a new folder that transformers ("hf") or llama.cpp ("gguf") reads."""
-        export_run(self.directory, Path(directory), to=to, precision=precision)
+    def export(
+        self,
+        directory: str | Path,
+        to: Format = "hf",
+        precision: ExportPrecision = "fp32",
+        base: str | Path | None = None,
+    ) -> None:
+        """Write this checkpoint into a new folder that transformers ("hf") or llama.cpp ("gguf") reads.
+
+        With "peft" its adapter alone; `base` is then the folder of transformers that holds the adapter's base.
+        """
+        export_run(self.directory, Path(directory), to=to, precision=precision, base=str(base) if base else None)
 
     @checked
     def merge(self, run_dir: str | Path) -> Run:

@@ -102,8 +102,13 @@ def test_an_adapter_learns_and_is_loaded_merged(place: Path, pellucid, run: str)
         ("explain", run),
         ("verify", run),
         ("export", run, "exported", "--to", "hf"),
+        ("export", {"adapted": "base", "on-codes": "codes"}[run], "its-base", "--to", "hf"),
+        ("export", run, "adapter", "--to", "peft", "--base", "its-base"),
     ):
-        assert pellucid(*command).exit_code == 0, command
+        done = pellucid(*command)
+        assert done.exit_code == 0, done.stderr
+    words = "is another one here than in the run of the base; name the export of the run that it started from"
+    refused(pellucid("export", run, "out", "--to", "peft", "--base", "exported"), 2, "exported: ", words)
 
 
 @pytest.mark.parametrize("run", ["adapted", "on-codes"])

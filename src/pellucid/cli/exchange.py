@@ -12,30 +12,43 @@ from pellucid.cli.terminal import heavy_imports, note, print_result
 def export(
     run: Run,
     directory: Annotated[Path, Argument(metavar="DIR", help="The new folder.")],
-    to: Annotated[Literal["hf", "gguf"], Option(help="hf: for transformers; gguf: for llama.cpp.")],
+    to: Annotated[
+        Literal["hf", "gguf", "peft"],
+        Option(help="hf: for transformers; gguf: for llama.cpp; peft: the adapter alone."),
+    ],
     precision: Annotated[
         Literal["fp32", "bf16", "fp16", "q8_0", "q4_0"],
         Option(help="Number format of the weights; q8_0 and q4_0: llama.cpp's, for gguf."),
     ] = "fp32",
+    base: Annotated[
+        str | None, Option(metavar="DIR_OR_HUB_ID", help="For peft: the adapter's base, a transformers folder.")
+    ] = None,
     checkpoint: Which = "best",
 ) -> None:
-    """Export a trained model for other programs. As a folder for transformers, or a GGUF file for llama.cpp."""
+    """Export a trained model for other programs. A folder for transformers or PEFT, or a GGUF file for llama.cpp."""
     with heavy_imports():
         from pellucid.exchange.export import export_run
 
-    export_run(run, directory, to=to, which=checkpoint, precision=precision)
+    export_run(run, directory, to=to, which=checkpoint, precision=precision, base=base)
     print(directory)
 
 
 def import_(
     source: Annotated[str, Argument(metavar="DIR_OR_HUB_ID", help="A transformers folder, or a name on the hub.")],
     run: Annotated[Path, Argument(metavar="RUN", help="Folder of the new run.")],
+    base: Annotated[
+        str | None, Option(metavar="BASE_RUN", help="For a LoRA adapter of PEFT: the run of its base.")
+    ] = None,
 ) -> None:
     """Turn a model from elsewhere into a run. Reads GPT-2, Llama, Qwen3 and others, and what `export` writes."""
     with heavy_imports():
         from pellucid.exchange.imports import import_run
+        from pellucid.exchange.peft import import_adapter
 
-    import_run(source, run)
+    if base is None:
+        import_run(source, run)
+    else:
+        import_adapter(source, run, base)
     print(run)
 
 

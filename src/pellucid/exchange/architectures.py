@@ -4,9 +4,10 @@
 Weights are renamed and moved, never computed, so the logits stay the same.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -34,7 +35,10 @@ ANOTHER_VALUE = "to export a model, train it with another value"
 EMBEDDING, UNEMBEDDING = "embeddings.embedding_VD", "embeddings.unembedding_VD"
 POSITIONS = "positions.positions_TD"
 NOT_WEIGHTS = (".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")  # masks and angles in some files
+LINEAR = re.compile(r"sublayer\.W_\w+\.weight")  # a matrix inside a block, but of no expert
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+
+Retelling = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
 
 
 def to_hugging_face(
@@ -83,6 +87,18 @@ def from_hugging_face(
         tensors.update(zip(each.ours, each.to_ours(renamed[each.theirs].float()), strict=True))
     hint = hf_config.get("pellucid")
     return *_as_exported(config, vocab_size, tensors, hint if isinstance(hint, dict) else {}), vocab_size
+
+
+def linear_names(hf_config: Mapping[str, Any], where: str) -> tuple[list[TensorNames], Retelling | None]:
+    """The matrices of linear layers inside the blocks of such a model, and how tensors of its file become those.
+
+    None if they are those already. Those of experts are left out. Raises CheckpointError as `from_hugging_face` does.
+    """
+    architecture = _class_of(hf_config, where)
+    values = {**architecture.defaults, **hf_config}
+    names = _names(architecture, read_config(architecture, values, where)[0], values)
+    retold = partial(_retold, architecture, values, where=where) if architecture.retold else None
+    return [each for each in names if LINEAR.search(each.ours[0])], retold
 
 
 def class_for(config: DecoderConfig, tensors: Mapping[str, Tensor], *, any_tokenizer: bool = False) -> Architecture:

@@ -1,7 +1,8 @@
-"""Exports a run as a folder for other programs: transformers, or llama.cpp and its relatives.
+"""Exports a run as a folder for other programs: transformers, llama.cpp and its relatives, or PEFT (`peft.py`).
 
     DIR/   model.safetensors  config.json  generation_config.json  tokenizer.json  tokenizer_config.json  README.md
     DIR/   model.gguf  README.md
+    DIR/   adapter_model.safetensors  adapter_config.json  README.md
 
 The folder is written atomically, as a checkpoint is.
 """
@@ -11,9 +12,9 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-import safetensors.torch
+from torch import Tensor
 from typing_extensions import assert_never
 
 from pellucid.checkpoint.run_directory import run_of
@@ -22,9 +23,19 @@ from pellucid.checkpoint.training_state import model_tensors
 from pellucid.config.model import DecoderConfig
 from pellucid.errors import ConfigError
 from pellucid.exchange.architectures import class_for, to_hugging_face
-from pellucid.exchange.folders import new_folder, require_empty
+from pellucid.exchange.folders import new_folder, require_empty, write_folder
 from pellucid.exchange.gguf import loading_arguments, write_gguf
-from pellucid.exchange.model_card import HUGGING_FACE, HUGGING_FACE_CHAT, Exported, Loading, gguf_loading, model_card
+from pellucid.exchange.imports import ADAPTER_CONFIG, ADAPTER_WEIGHTS, BASE
+from pellucid.exchange.model_card import (
+    HUGGING_FACE,
+    HUGGING_FACE_CHAT,
+    Exported,
+    Loading,
+    adapter_loading,
+    gguf_loading,
+    model_card,
+)
+from pellucid.exchange.peft import exported_adapter
 from pellucid.exchange.precision import Precision, rounded
 from pellucid.exchange.rewrites import as_llama
 from pellucid.exchange.tokenizer_files import cuts_as, generation_settings, tokenizer_files
@@ -32,21 +43,35 @@ from pellucid.generation.single_token import own_part
 from pellucid.model.decoder import Decoder
 from pellucid.trained import TrainedModel, find_checkpoint, trained_model
 
-Format = Literal["hf", "gguf"]
+Format = Literal["hf", "gguf", "peft"]
 Card = Callable[[Exported, Loading], str]  # README.md
 
 
 def export_run(
-    run: Path, directory: Path, *, to: Format = "hf", which: str = "best", precision: Precision = "fp32"
+    run: Path,
+    directory: Path,
+    *,
+    to: Format = "hf",
+    which: str = "best",
+    precision: Precision = "fp32",
+    base: str | None = None,
 ) -> None:
     """Write the checkpoint that RUN and best|latest|STEP name into a new folder.
 
-    Raises ConfigError, naming the knob, for a model that the format does not support, and for a folder that is not
-    empty; CheckpointError for a damaged run, InputOutputError for disk errors. Then nothing is left behind.
+    base: for PEFT, the transformers folder of the adapter's base. Raises ConfigError, naming the knob, for a model that
+    the format does not support, and for a folder that is not empty; CheckpointError for a damaged run, InputOutputError
+    for disk errors. Then nothing is left behind.
     """
     directory = Path(os.path.abspath(directory))
     require_empty(directory)
-    trained, card = _read(run, which)
+    if to == "peft" and base is None:
+        what = "missing: an adapter is of use only beside its base"
+        raise ConfigError(BASE, what, "name the folder of transformers that holds the base")
+    if to != "peft" and base is not None:
+        raise ConfigError(BASE, f"{to} holds the whole model, not an adapter", "leave it out")
+    checkpoint, step_directory = find_checkpoint(run, which)  # read only once: training may delete it
+    trained = trained_model(checkpoint, step_directory)
+    card = partial(model_card, trained, checkpoint.state, run_of(step_directory))
     if not isinstance(trained.config.model, DecoderConfig):
         what = f"{trained.config.model.type} has no equal in other programs"
         raise ConfigError("model.type", what, "export a run of model.type decoder")
@@ -58,15 +83,12 @@ def export_run(
             _write_hugging_face(trained, trained.config.model, directory, precision, card)
         case "gguf":
             _write_gguf(trained, trained.config.model, directory, precision, card)
+        case "peft":
+            assert base is not None
+            adapter = exported_adapter(trained.config, checkpoint, step_directory, base)
+            _write_adapter(trained, adapter, directory, precision, card)
         case _:
             assert_never(to)
-
-
-def _read(run: Path, which: str) -> tuple[TrainedModel, Card]:
-    """The model and a function for its card, from a checkpoint that is read only once: training may delete it."""
-    checkpoint, step_directory = find_checkpoint(run, which)
-    trained = trained_model(checkpoint, step_directory)
-    return trained, partial(model_card, trained, checkpoint.state, run_of(step_directory))
 
 
 def _write_hugging_face(
@@ -87,14 +109,24 @@ def _write_hugging_face(
         "README.md": card(exported, loading),
         **tokenizer_files(trained.tokenizer, config.context_length),
     }
-    hf_tensors = {name: tensor.contiguous() for name, tensor in hf_tensors.items()}
-    n_bytes = sum(tensor.nbytes for tensor in hf_tensors.values()) + sum(map(len, texts.values()))
-    with new_folder(directory, n_bytes) as draft:
-        for name, text in texts.items():
-            (draft / name).write_text(text, encoding="utf-8", newline="\n")
-        weights = draft / "model.safetensors"
-        safetensors.torch.save_file(hf_tensors, weights, {"format": "pt"})
-        weights.chmod((draft / "config.json").stat().st_mode)  # the library makes it unreadable for others
+    write_folder(directory, texts, "model.safetensors", hf_tensors)
+
+
+def _write_adapter(
+    trained: TrainedModel,
+    adapter: tuple[dict[str, Any], dict[str, Tensor]],
+    directory: Path,
+    precision: Precision,
+    card: Card,
+) -> None:
+    values, tensors = adapter
+    n_parameters = sum(parameter.numel() for parameter in trained.model.parameters())
+    assert isinstance(trained.config.model, DecoderConfig)
+    exported = Exported(f"an adapter of rank {values['r']}", trained.config.model, n_parameters)
+    loading = adapter_loading(values["base_model_name_or_path"])
+    texts = {ADAPTER_CONFIG: json.dumps(values, indent=2) + "\n", "README.md": card(exported, loading)}
+    rounded_tensors = {name: rounded(name, tensor, precision) for name, tensor in tensors.items()}
+    write_folder(directory, texts, ADAPTER_WEIGHTS, rounded_tensors)
 
 
 def _write_gguf(

@@ -1,14 +1,15 @@
 """Creates a new folder atomically, such as that of a run: nothing is left if that fails. And reads what one holds."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 from safetensors import SafetensorError
 
-from pellucid.checkpoint.step_directory import Checkpoint, write_checkpoint
+from pellucid.checkpoint.step_directory import Checkpoint, Tensors, write_checkpoint
 from pellucid.errors import ConfigError, InputOutputError, PellucidError
 from pellucid.files import require_room, written_whole
 
@@ -39,6 +40,17 @@ def new_folder(directory: Path, n_bytes: int) -> Iterator[Path]:
                 str(directory), f"not written: {reason}", "name another folder, or make room"
             ) from error
         raise
+
+
+def write_folder(directory: Path, texts: Mapping[str, str], weights: str, tensors: Tensors) -> None:
+    """Write a new folder with these texts, and the tensors in the file `weights`. Raises as `new_folder` does."""
+    n_bytes = sum(tensor.nbytes for tensor in tensors.values()) + sum(map(len, texts.values()))
+    with new_folder(directory, n_bytes) as draft:
+        for name, text in texts.items():
+            (draft / name).write_text(text, encoding="utf-8", newline="\n")
+        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        safetensors.torch.save_file(contiguous, draft / weights, {"format": "pt"})
+        (draft / weights).chmod((draft / "README.md").stat().st_mode)  # the library makes it unreadable for others
 
 
 def write_run(directory: Path, checkpoint: Checkpoint) -> None:

@@ -69,6 +69,23 @@ as `{end}`, becomes one: transformers writes the chat template as text. Take the
 )
 
 
+def adapter_loading(base: str) -> Loading:
+    """How to load an adapter beside the folder of its base."""
+    return Loading(
+        "peft",
+        f"""\
+```python
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("{base}"), "DIR")
+```
+
+DIR is this folder. The adapter fits the weights of its base alone, which has the tokenizer, too.
+""",
+    )
+
+
 def gguf_loading(arguments: Mapping[str, Any], *, has_experts: bool) -> Loading:
     """How to load a GGUF file. arguments: values that transformers does not read in the file."""
     if has_experts:
