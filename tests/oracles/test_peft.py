@@ -1,10 +1,12 @@
 """PEFT beside transformers computes what our runs compute: its adapters here, and ours there, merged and not."""
 
 import importlib
+import json
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import pellucid as api
 from exchange.peft_folders import CLASSES, N_TOKENS, save_model
@@ -70,3 +72,66 @@ def test_an_adapter_of_peft_computes_the_same_here(transformers, tmp_path, name,
     api.import_model(tmp_path / "base", tmp_path / "run")
     mine = api.import_model(tmp_path / "adapter", tmp_path / "mine", base=tmp_path / "run")
     assert_all_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("name", ["GPT2", "Llama"])
+def test_a_model_is_imported_tuned_on_a_text_and_its_adapter_works_beside_it_in_peft(
+    transformers, workplace, pellucid, name
+):
+    """The way of docs/ecosystem.md: a model of transformers, an own text, an adapter, and back."""
+    save_model(transformers, name, Path("small"))
+    tune = (
+        "train",
+        "fine_tune",
+        "corpus.files=corpus.txt",
+        "start_from=small_run",
+        "train.steps=3",
+        "schedule.warmup_steps=0",
+        "name=mine",
+    )
+    for command in (
+        ("import", "small", "small_run"),
+        (*tune, "adapter={type: lora}", "optimizer.lr=1e-2", "--run-dir", "mine"),
+        ("export", "mine", "adapter", "--to", "peft", "--base", "small"),
+        ("export", "mine", "whole", "--to", "hf"),
+    ):
+        done = pellucid(*command)
+        assert done.exit_code == 0, done.stderr
+    mine = api.load("mine")
+    factors = load_file("adapter/adapter_model.safetensors")
+    assert any(tensor.any() for tensor_name, tensor in factors.items() if "lora_B" in tensor_name)
+    theirs = peft.PeftModel.from_pretrained(load_base(transformers, Path("small")), "adapter")
+    assert_all_equal(mine, theirs)
+    by_itself = load_base(transformers, Path("adapter"))  # transformers looks for the base and adds the adapter
+    tokens_BT = torch.randint(N_TOKENS, (2, 16))
+    with torch.no_grad():
+        torch.testing.assert_close(by_itself(tokens_BT).logits, mine.model(tokens_BT), rtol=1e-5, atol=1e-5)
+        whole = load_base(transformers, Path("whole"))
+        torch.testing.assert_close(whole(tokens_BT).logits, mine.model(tokens_BT), rtol=1e-5, atol=1e-5)
+
+
+def test_the_same_run_writes_in_llama_cpp_what_it_writes_here(transformers, workplace, pellucid):
+    pytest.importorskip("xllamacpp")
+    llama_cpp = importlib.import_module("measurements.llama_cpp")
+    save_model(transformers, "Llama", Path("small"))
+    for command in (
+        ("import", "small", "small_run"),
+        (
+            "train",
+            "fine_tune",
+            "corpus.files=corpus.txt",
+            "start_from=small_run",
+            "train.steps=3",
+            "schedule.warmup_steps=0",
+            "--run-dir",
+            "mine",
+        ),
+        ("export", "mine", "one_file", "--to", "gguf"),
+    ):
+        done = pellucid(*command)
+        assert done.exit_code == 0, done.stderr
+    ours = pellucid("generate", "mine", "--prompt", "The fox", "--greedy", "--max-new-tokens", "8", "--json")
+    server = llama_cpp.served(Path("one_file/model.gguf"), context=16, in_float32=True)
+    asked = {"prompt": "The fox", "n_predict": 8, "temperature": 0.0}
+    [answer] = server.handle_completions(asked)["choices"]
+    assert answer["text"] == json.loads(ours.stdout)["samples"][0]["completion"]
