@@ -46,12 +46,12 @@ def test_each_step_follows_from_those_before_it(config, layer):
         model = build_away_from_zero(config).eval()
     steps, attention, feed_forward = inside(model, layer)
     block = model.blocks[layer]
-    is_pre = config.norm_placement == "pre"
+    is_pre, is_parallel = config.norm_placement != "post", config.norm_placement == "parallel"
     for values, residual in ((attention, block.attention), (feed_forward, block.feed_forward)):
         sum_TD = values["x"] + values["output"]
         close(values["new x"], sum_TD if is_pre else residual.norm(sum_TD))
         if is_pre:
-            close(values["norm(x)"], residual.norm(values["x"]))
+            close(values["norm(x)"], residual.norm((attention if is_parallel else values)["x"]))
     close(attention["new x"], feed_forward["x"])
 
     shown = {"v", "weights", "heads", "output"}
@@ -277,6 +277,7 @@ ABSOLUTE = {"position": {"type": "learned"}, "qk_norm": False}
         ({"attention": "linear"}, "weights", (38,)),
         ({"norm": "rms_norm"}, "norm(x)", (21,)),
         ({"norm": "rms_norm", "norm_placement": "post"}, "new x", (10, 21)),
+        ({"norm_placement": "parallel"}, "new x", (10,)),
         ({"activation": "swiglu"}, "hidden", (22,)),
         ({"activation": "relu"}, "hidden", (11,)),
         ({"feed_forward": EXPERTS}, "shares of experts", (40,)),

@@ -33,18 +33,12 @@ def test_attention_residuals_and_logit_lens_are_those_of_the_loop_reference(conf
             np.testing.assert_allclose(traced.attention[layer, head], weights_TS, atol=1e-12)
 
     weights = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
-    x_TD = reference.embed(ids, config, weights)
-    expected = [x_TD]
+    expected = [reference.embed(ids, config, weights)]
     for layer in range(config.n_layers):
-        for name, sublayer in [
-            ("attention", reference.attention_sublayer),
-            ("feed_forward", reference.feed_forward_sublayer),
-        ]:
-            x_TD = reference.residual(x_TD, config, weights, f"blocks.{layer}.{name}", sublayer)
-            expected.append(x_TD)
+        expected += reference.block(expected[-1], config, weights, f"blocks.{layer}")
     np.testing.assert_allclose(traced.residuals, np.stack(expected), atol=1e-10)
     assert traced.points == ["embedding", "0.attention", "0.feed_forward", "1.attention", "1.feed_forward"]
-    if config.norm_placement == "pre":
+    if config.norm_placement != "post":
         expected = [reference.norm(x_TD, config, weights, "final_norm") for x_TD in expected]
     lens_NTV = np.stack([reference.unembed(x_TD, config, weights) for x_TD in expected])
     np.testing.assert_allclose(traced.logits, lens_NTV, atol=1e-10)

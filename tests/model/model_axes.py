@@ -27,7 +27,7 @@ AXES = {
         {"type": "none"},
     ],
     "norm": ["layer_norm", "rms_norm"],
-    "norm_placement": ["pre", "post"],
+    "norm_placement": ["pre", "post", "parallel"],
     "activation": ["relu", "gelu", "gelu_tanh", "relu_squared", "swiglu"],
     "tied_embeddings": [True, False],
     "bias": [True, False],

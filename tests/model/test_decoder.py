@@ -77,7 +77,7 @@ def test_the_decoder_is_the_loops(config, tokens):
     np.testing.assert_allclose(logits_TV, reference_decoder(tokens, config, weights), rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("placement", ["pre", "post"])
+@pytest.mark.parametrize("placement", ["pre", "post", "parallel"])
 @pytest.mark.parametrize("norm", ["layer_norm", "rms_norm"])
 def test_logits_are_products_with_what_leaves_the_blocks_normalised_once(placement, norm):
     """Equation 3: z = U norm(x); with post-norm the last block has normalised x."""
@@ -87,7 +87,7 @@ def test_logits_are_products_with_what_leaves_the_blocks_normalised_once(placeme
     model.blocks[-1].register_forward_hook(lambda _block, _inputs, output: left.append(output))
     logits_BTV = model(torch.tensor([[1, 2, 3]]))
     x_BTD, U_VD = left[0], model.embeddings.unembedding_VD
-    if placement == "pre":
+    if placement != "post":
         x_BTD = x_BTD - x_BTD.mean(-1, keepdim=True) if norm == "layer_norm" else x_BTD
         x_BTD = model.final_norm.weight * x_BTD / (x_BTD.square().mean(-1, keepdim=True) + 1e-5).sqrt()
     torch.testing.assert_close(logits_BTV, x_BTD @ U_VD.T)

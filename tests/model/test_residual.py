@@ -1,6 +1,7 @@
 import torch
 from torch import nn
 
+from pellucid.model.parallel import ParallelBlock
 from pellucid.model.residual import PostNorm, PreNorm
 
 
@@ -26,3 +27,9 @@ def test_pre_norm_adds_the_sublayer_of_the_norm():
 def test_post_norm_is_the_norm_of_the_sum():
     """Equation 10: norm(x + f(x)) = (5 + 10 * 5) + 1."""
     assert PostNorm(Plus1(), Times())(torch.tensor(5), 10) == 56
+
+
+def test_in_a_parallel_block_both_sublayers_read_the_same_x():
+    """Equation 55: x + 10 (x + 1) + (x + 1)^2, with x = 5."""
+    block = ParallelBlock(PreNorm(Plus1(), Times()), PreNorm(Plus1(), torch.square))
+    assert block(torch.tensor(5), 10) == 5 + 60 + 36

@@ -19,9 +19,8 @@ def decoder(tokens, config, weights):
     """Logits (T, V) of one sequence of token ids, for any DecoderConfig."""
     x = embed(tokens, config, weights)
     for layer in range(config.n_layers):
-        x = residual(x, config, weights, f"blocks.{layer}.attention", attention_sublayer)
-        x = residual(x, config, weights, f"blocks.{layer}.feed_forward", feed_forward_sublayer)
-    if config.norm_placement == "pre":
+        _, x = block(x, config, weights, f"blocks.{layer}")
+    if config.norm_placement != "post":
         x = norm(x, config, weights, "final_norm")
     return unembed(x, config, weights)
 
@@ -44,10 +43,17 @@ def unembed(x, config, weights):
     return np.array([[cap * math.tanh(logit / cap) for logit in row] for row in logits])
 
 
-def residual(x, config, weights, name, sublayer):
-    if config.norm_placement == "pre":
-        return x + sublayer(norm(x, config, weights, f"{name}.norm"), config, weights, f"{name}.sublayer")
-    return norm(x + sublayer(x, config, weights, f"{name}.sublayer"), config, weights, f"{name}.norm")
+def block(x, config, weights, name):
+    """The stream after attention, and after the feed-forward layer."""
+    attended = residual(x, x, config, weights, f"{name}.attention", attention_sublayer)
+    read = x if config.norm_placement == "parallel" else attended
+    return attended, residual(attended, read, config, weights, f"{name}.feed_forward", feed_forward_sublayer)
+
+
+def residual(x, read, config, weights, name, sublayer):
+    if config.norm_placement == "post":
+        return norm(x + sublayer(read, config, weights, f"{name}.sublayer"), config, weights, f"{name}.norm")
+    return x + sublayer(norm(read, config, weights, f"{name}.norm"), config, weights, f"{name}.sublayer")
 
 
 def norm(x, config, weights, name):

@@ -138,7 +138,9 @@ class DecoderConfig(Section):
     position: PositionConfig = Field(RotaryConfig(type="rope"), description="how the model knows order")
     norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
     norm_epsilon: float = Field(1e-5, gt=0, description="keeps norms from dividing by zero")
-    norm_placement: Literal["pre", "post"] = Field("pre", description="pre: x + f(norm(x)); post: norm(x + f(x))")
+    norm_placement: Literal["pre", "post", "parallel"] = Field(
+        "pre", description="pre: x + f(norm(x)); post: norm(x + f(x)); parallel: pre, both sublayers reading the same x"
+    )
     activation: Literal["relu", "gelu", "gelu_tanh", "relu_squared", "swiglu"] = Field(
         "gelu", description="gelu_tanh: GPT-2's approximation of GELU"
     )

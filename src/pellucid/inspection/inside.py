@@ -134,7 +134,7 @@ def _in_stream(residual: nn.Module, seen: list[Step], record: Recording, is_chan
     steps = _in_sublayer(residual.sublayer, seen, record, is_changed)  # type: ignore[arg-type]
     computed = {"norm(x)": record.inputs[residual.sublayer], "new x": new_x_TD}  # type: ignore[index]
     seen = [Step("x", "TD", (), x_TD), *steps, Step("new x", "TD", (), new_x_TD)]
-    return _proved(lambda: residual.steps(x_TD, steps), computed) or seen  # type: ignore[operator]
+    return _proved(lambda: residual.steps(x_TD, steps, *record.others[residual]), computed) or seen  # type: ignore[operator]
 
 
 def _in_sublayer(sublayer: nn.Module, seen: list[Step], record: Recording, is_changed: bool) -> list[Step]:

@@ -71,7 +71,7 @@ def build_decoder(config: DecoderConfig, vocab_size: int, kind: type[Decoder]) -
         dropout=config.dropout,
         blocks=[build_block(config, rotate) for rotate in rotate_in_each_layer(config, positions)],
         # After post-norm blocks there is nothing left to normalise.
-        final_norm=build_norm(config) if config.norm_placement == "pre" else nn.Identity(),
+        final_norm=nn.Identity() if config.norm_placement == "post" else build_norm(config),
         soft_cap=nn.Identity() if config.logit_soft_cap is None else SoftCap(config.logit_soft_cap),
     )
     initialize(
@@ -126,15 +126,17 @@ def rotate_in_each_layer(config: DecoderConfig, positions: Positions) -> list[Ro
 
 
 def build_block(config: DecoderConfig, rotate: Rotate) -> Block:
-    return Block(
-        attention=build_residual(config, build_attention(config, rotate)),
-        feed_forward=build_residual(config, build_feed_forward(config)),
-    )
+    parts = [build_residual(config, part) for part in (build_attention(config, rotate), build_feed_forward(config))]
+    if config.norm_placement == "parallel":
+        from pellucid.model.parallel import ParallelBlock
+
+        return ParallelBlock(*parts)  # type: ignore[arg-type]
+    return Block(*parts)
 
 
 def build_residual(config: DecoderConfig, sublayer: nn.Module) -> Residual:
     match config.norm_placement:
-        case "pre":
+        case "pre" | "parallel":
             return PreNorm(build_norm(config), sublayer)
         case "post":
             return PostNorm(build_norm(config), sublayer)

@@ -35,7 +35,7 @@ class PreNorm(nn.Module):
         norm, sublayer = as_function(self.norm), on_one_token(self.sublayer)
         return lambda x_BD, *inputs: x_BD + sublayer(norm(x_BD), *inputs)
 
-    def steps(self, x_TD: Tensor, inner: list[Step]) -> list[Step]:
+    def steps(self, x_TD: Tensor, inner: list[Step], *inputs: Any) -> list[Step]:
         """The stream and what the sublayer reads, `inner`, which are the sublayer's steps, and the new stream."""
         normed = Step("norm(x)", "TD", getattr(self.norm, "equations", ()), self.norm(x_TD))
         new_x_TD = x_TD + inner[-1].values
@@ -57,7 +57,7 @@ class PostNorm(nn.Module):
         norm, sublayer = as_function(self.norm), on_one_token(self.sublayer)
         return lambda x_BD, *inputs: norm(x_BD + sublayer(x_BD, *inputs))
 
-    def steps(self, x_TD: Tensor, inner: list[Step]) -> list[Step]:
+    def steps(self, x_TD: Tensor, inner: list[Step], *inputs: Any) -> list[Step]:
         """The stream, `inner`, which are the sublayer's steps, and the new stream."""
         equations = tuple(dict.fromkeys((10, *getattr(self.norm, "equations", ()))))
         new_x_TD = self.norm(x_TD + inner[-1].values)

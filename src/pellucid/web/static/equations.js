@@ -25,6 +25,7 @@ const SAYS = {
   39: "A query sees only the nearest keys before it.",
   49: "Clocks that turn slowly turn more slowly still, so that longer texts look to them like those of training.",
   40: "A router sends each token to a few of many feed-forward layers.",
+  55: "Attention and feed-forward read the same stream side by side; both are added to it.",
 };
 
 // Which lines of which equations compute a step of a layer (model/residual.py and the layers name the steps).
@@ -44,9 +45,9 @@ const BIASES = /<mo>\+<\/mo>(<mi>b<\/mi>|<msub><mi>b<\/mi><mn>\d<\/mn><\/msub>)/
 
 // The formulas by which a model with this config computes a step: no others, and without biases that it does not have.
 export function formulaOf({ name, equations }, { norm_placement, activation, bias }) {
-  const isPre = norm_placement === "pre";
+  const isPre = norm_placement !== "post";
   const ofConfig = {
-    "new x": isPre ? { 10: 1 } : { 10: equations.includes(21) ? 2 : [0, 2], 21: 0 },
+    "new x": isPre ? { 10: 1, 55: 0 } : { 10: equations.includes(21) ? 2 : [0, 2], 21: 0 },
     hidden: { 11: ACTIVATIONS[activation], 22: 1 },
     ...(equations.includes(38) && { scores: {} }), // which has another mask
   };

@@ -37,7 +37,7 @@ function decoder(model) {
     const parts = [attention(model, layer), feedForward(model, layer)];
     return { kind: "block", title: `Layer ${layer}`, layer, parts };
   });
-  const last = config.norm_placement === "pre" ? [norm(model, "vector")] : [];
+  const last = config.norm_placement === "post" ? [] : [norm(model, "vector")];
   const rows = { ...embedding(model), point: 0, says: `${ROW} ${ORDER[config.position.type]}` };
   return [entrance(rows), ...layers, readout(...last, unembedding(model))];
 }
@@ -69,15 +69,16 @@ function attention(model, layer) {
 }
 
 function feedForward(model, layer) {
-  const { d_model: D, d_ff: F, activation, feed_forward: mixture } = model.config;
+  const { d_model: D, d_ff: F, activation, feed_forward: mixture, norm_placement } = model.config;
   const weights = counted(model, `blocks.${layer}.feed_forward.`);
   const size = `${D} → ${thousands(F ?? 4 * D)} → ${D}, ${ACTIVATIONS[activation]}`;
   const more = { layer, size, weights, door: "inside", point: 2 + 2 * layer };
+  const reads = norm_placement === "parallel" ? " It reads what attention reads, beside it." : "";
   const alone = "Works on each token alone: widens its vector, keeps what passes the activation, and narrows it again.";
-  if (mixture.type !== "moe") return part("feed_forward", "Feed-forward", alone, more);
+  if (mixture.type !== "moe") return part("feed_forward", "Feed-forward", alone + reads, more);
   const { top_k, n_experts } = mixture;
   const router = `A router sends each token to ${top_k} of ${n_experts} feed-forward layers, and adds what they say.`;
-  return part("feed_forward", `Experts: ${top_k} of ${n_experts}`, router, more);
+  return part("feed_forward", `Experts: ${top_k} of ${n_experts}`, router + reads, more);
 }
 
 function embedding(model) {

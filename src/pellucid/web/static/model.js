@@ -31,7 +31,7 @@ export class Decoder {
     this.positions = buildPositions(config, tensor);
     const layers = Array.from({ length: config.n_layers }, (_, layer) => layer);
     this.blocks = layers.map((layer) => buildBlock(config, tensor, layer, this.positions));
-    this.finalNorm = config.norm_placement === "pre" ? buildNorm(config, tensor, "final_norm") : (x_D) => x_D;
+    this.finalNorm = config.norm_placement === "post" ? (x_D) => x_D : buildNorm(config, tensor, "final_norm");
     this.softCap = buildSoftCap(config.logit_soft_cap);
   }
 
@@ -75,7 +75,8 @@ function buildSoftCap(cap) {
 
 // ------------------------------------------------------------------------------------------------------ block.py
 
-// Attention, then feed-forward, each with its norm and residual connection (equation 10).
+// Attention, then feed-forward, each with its norm and residual connection (equation 10). In a parallel block
+// feed-forward reads what attention has read (equation 55).
 function buildBlock(config, tensor, layer, positions) {
   const name = `blocks.${layer}`;
   const { unrotated_last_layers = 0, unrotated_layers = [] } = config.position;
@@ -83,14 +84,17 @@ function buildBlock(config, tensor, layer, positions) {
   const ownPositions = isRotated ? positions : NO_POSITIONS;
   const attention = new MultiHeadAttention(config, tensor, `${name}.attention.sublayer`, ownPositions);
   const feedForward = buildFeedForward(config, tensor, `${name}.feed_forward.sublayer`);
-  const residual = config.norm_placement === "pre" ? preNorm : postNorm;
+  const residual = config.norm_placement === "post" ? postNorm : preNorm;
+  const isParallel = config.norm_placement === "parallel";
   const attentionNorm = buildNorm(config, tensor, `${name}.attention.norm`);
   const feedForwardNorm = buildNorm(config, tensor, `${name}.feed_forward.norm`);
 
   const forward = (x_TD, cache, see) => {
     const [seeAttention, seeFeedForward] = ["attention", "feed_forward"].map((part) => within(part, see));
-    x_TD = residual(x_TD, attentionNorm, (x_TD) => attention.forward(x_TD, cache, seeAttention), seeAttention);
-    return residual(x_TD, feedForwardNorm, (x_TD) => feedForward(x_TD, seeFeedForward), seeFeedForward);
+    const attend = (x_TD) => attention.forward(x_TD, cache, seeAttention);
+    const attended_TD = residual(x_TD, attentionNorm, attend, seeAttention);
+    const work = (x_TD) => feedForward(x_TD, seeFeedForward);
+    return residual(attended_TD, feedForwardNorm, work, seeFeedForward, isParallel ? x_TD : attended_TD);
   };
   return Object.assign(forward, { W_O: attention.W_O });
 }
@@ -99,9 +103,10 @@ const within = (part, see) => (name, x) => see(`${part}.${name}`, x);
 
 // --------------------------------------------------------------------------------------------------- residual.py
 
-// x + f(norm(x))
-function preNorm(x_TD, norm, sublayer, see) {
-  const y_TD = sublayer(see("norm(x)", see("x", x_TD).map(norm)));
+// x + f(norm(x)); or of what else f reads
+function preNorm(x_TD, norm, sublayer, see, read_TD = x_TD) {
+  see("x", x_TD);
+  const y_TD = sublayer(see("norm(x)", read_TD.map(norm)));
   const sum_TD = x_TD.map((x_D, t) => add(x_D, y_TD[t]));
   return see("new x", sum_TD);
 }
@@ -441,7 +446,7 @@ export function logitParts(model, { residuals, seen }, t, ids) {
 // The last norm with its divisor as it is for x.
 function held({ finalNorm, config }, x_D) {
   const bias_D = finalNorm(x_D.map(() => 0));
-  const isCentred = config.norm === "layer_norm" && config.norm_placement === "pre";
+  const isCentred = config.norm === "layer_norm" && config.norm_placement !== "post";
   const centred = (y_D) => {
     const mean = isCentred ? sum(y_D) / y_D.length : 0;
     return y_D.map((y) => y - mean);
