@@ -27,11 +27,17 @@ def random_decoder(config):
 def built_by_transformers(transformers, hf_config, hf_tensors):
     """The model that `from_pretrained` would build. Its class has no other parameters than those given."""
     config = transformers.AutoConfig.for_model(**hf_config)
-    model = getattr(transformers, hf_config["architectures"][0])(config)
-    missing, surplus = model.load_state_dict(hf_tensors, strict=False)
-    assert surplus == []
-    assert set(missing) <= ({"lm_head.weight"} if hf_config["tie_word_embeddings"] else set())
-    model.tie_weights()
+    kind, tied = getattr(transformers, hf_config["architectures"][0]), hf_config["tie_word_embeddings"]
+    if hf_config["model_type"] in ("mixtral", "gpt_neox"):  # it renames the tensors, or stacks the matrices of experts
+        given = {"config": config, "state_dict": dict(hf_tensors), "output_loading_info": True}
+        model, said = kind.from_pretrained(None, **given)
+        missing, surplus = said["missing_keys"], said["unexpected_keys"]
+    else:
+        model = kind(config)
+        missing, surplus = model.load_state_dict(hf_tensors, strict=False)
+        model.tie_weights()
+    assert not surplus
+    assert set(missing) <= ({"lm_head.weight"} if tied else set())
     return model.eval()
 
 

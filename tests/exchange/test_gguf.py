@@ -32,6 +32,7 @@ def gguf_of(**choices):
         ("norm", {**GPT2, "norm": "rms_norm"}),
         ("position.stretch.factor", {**LLAMA, "position": {"type": "rope", "stretch": STRETCH}, "qk_norm": True}),
         ("norm_placement", {**LLAMA, "norm_placement": "post"}),
+        ("norm_placement", {**LLAMA, "norm_placement": "parallel"}),
         ("qk_norm", {**GPT2, "qk_norm": True}),
     ],
 )

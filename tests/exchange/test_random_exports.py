@@ -14,7 +14,7 @@ import torch
 
 import foreign_tokenizers as foreign
 from exchange.hugging_face_models import assert_names_a_turned_knob, built_by_transformers
-from model.model_axes import STRETCH, build_away_from_zero
+from model.model_axes import STRETCH, build_away_from_zero, tiny_config
 from pellucid.checkpoint.training_state import model_tensors
 from pellucid.config.model import DecoderConfig, RotaryConfig
 from pellucid.errors import ConfigError
@@ -60,7 +60,7 @@ DENSE, EXPERTS = {"type": "dense"}, {"type": "moe", "n_experts": 3, "top_k": 2}
 ALL_AXES = {
     "position": POSITIONS,
     "norm": ["layer_norm", "rms_norm"],
-    "norm_placement": ["pre", "pre", "pre", "post"],
+    "norm_placement": ["pre", "pre", "pre", "post", "parallel"],
     "activation": ["relu", "gelu", "gelu_tanh", "relu_squared", "swiglu"],
     "bias": BIASES,
     "qk_norm": [False, True],
@@ -70,6 +70,7 @@ ALL_AXES = {
 }
 SWIGLU = {"activation": ["swiglu"]}
 GATED = {"norm": ["rms_norm"], "activation": ["swiglu", "relu_squared"], "position": POSITIONS[:3]}
+BESIDE = {"norm_placement": ["pre", "parallel"], "activation": ["swiglu", "gelu", "gelu_tanh"]}
 # Most random decoders are nobody else's: these are near to one that somebody has.
 NEAR = [
     ALL_AXES,
@@ -78,7 +79,7 @@ NEAR = [
     {**GATED, "qk_norm": [True], "attention": WINDOWS, "norm": ["layer_norm", "rms_norm"]},
     {**GATED, "feed_forward": [EXPERTS], "attention": WINDOWS, "position": POSITIONS[:1], "activation": ["swiglu"]},
     {"activation": ["gelu_tanh", "gelu_tanh", "relu"], "position": POSITIONS[3:], "bias": BIASES, "attention": WINDOWS},
-    {"activation": ["gelu_tanh", "gelu"], "position": POSITIONS[:1], "bias": BIASES, "attention": WINDOWS},
+    {"position": POSITIONS[:2], "bias": BIASES, "attention": WINDOWS, **BESIDE},
 ]
 
 
@@ -94,16 +95,6 @@ def random_decoders(n):
         if drawn["n_heads"] % (drawn["n_kv_heads"] or 1):
             drawn["n_kv_heads"] = None
         yield DecoderConfig.model_validate(drawn)
-
-
-def loaded(transformers, hf_config, hf_tensors):
-    """As by `from_pretrained`, which stacks the matrices of experts."""
-    if hf_config["model_type"] != "mixtral":
-        return built_by_transformers(transformers, hf_config, hf_tensors)
-    config = transformers.AutoConfig.for_model(**hf_config)
-    return transformers.MixtralForCausalLM.from_pretrained(
-        None, config=config, state_dict=dict(hf_tensors), experts_implementation="eager"
-    ).eval()
 
 
 def assert_computes_the_same(config, ours, theirs):
@@ -126,8 +117,10 @@ def function_of(config):
 
 
 def test_what_leaves_for_transformers_computes_the_same_there_and_comes_back_as_it_was(transformers, soak):
+    pythia, stable = {"norm_placement": "parallel", "bias": True}, {"activation": "swiglu"}
+    rare = [tiny_config(position=POSITIONS[1], **choices) for choices in (pythia, stable)]
     classes = set()
-    for i, config in enumerate(random_decoders(2000 if soak else 35)):
+    for i, config in enumerate([*random_decoders(2000 if soak else 35), *rare]):
         any_tokenizer = i % 2 == 0
         ours = build_away_from_zero(config, VOCAB_SIZE).eval()
         try:
@@ -137,7 +130,7 @@ def test_what_leaves_for_transformers_computes_the_same_there_and_comes_back_as_
             assert_names_a_turned_knob(error, config)
             continue
         classes.add(exported[0]["architectures"][0])
-        assert_computes_the_same(config, ours, loaded(transformers, *exported))
+        assert_computes_the_same(config, ours, built_by_transformers(transformers, *exported))
         again, tensors_again, vocab_size = from_hugging_face(*exported, "DIR")
         assert vocab_size == VOCAB_SIZE
         assert function_of(again) == function_of(written)
@@ -171,11 +164,11 @@ def read_gguf(transformers, architecture, file, tensors):
         hf_config |= {"mlp_bias": any(name.endswith("down_proj.bias") for name in tensors)}
         if architecture == "mixtral":
             sizes |= {"num_local_experts": "expert_count", "num_experts_per_tok": "expert_used_count"}
-            hf_config |= {"sliding_window": None}
+            hf_config |= {"sliding_window": None, "experts_implementation": "eager"}
     hf_config |= {theirs: file[key] for theirs, key in sizes.items()}
     hf_config |= {"vocab_size": VOCAB_SIZE, "tie_word_embeddings": "lm_head.weight" not in tensors}
     slowness_I = tensors.pop("rope_freqs.weight", 1.0)
-    model = loaded(transformers, {"model_type": architecture, **hf_config}, tensors)
+    model = built_by_transformers(transformers, {"model_type": architecture, **hf_config}, tensors)
     if architecture != "gpt2":
         model.model.rotary_emb.inv_freq /= slowness_I
     return model
@@ -285,6 +278,8 @@ SHAPES = {
     "Starcoder2ForCausalLM": {"bias": True},
     "SmolLM3ForCausalLM": {**LLAMA, "position": {**ROPE, "unrotated_layers": [0]}},
     "ArceeForCausalLM": {**LLAMA, "activation": "relu_squared"},
+    "GPTNeoXForCausalLM": {"norm_placement": "parallel", "bias": True},
+    "StableLmForCausalLM": {"activation": "swiglu"},
 }
 
 

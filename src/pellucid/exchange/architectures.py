@@ -34,7 +34,8 @@ from pellucid.model.positions import Sinusoidal
 ANOTHER_VALUE = "to export a model, train it with another value"
 EMBEDDING, UNEMBEDDING = "embeddings.embedding_VD", "embeddings.unembedding_VD"
 POSITIONS = "positions.positions_TD"
-NOT_WEIGHTS = (".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")  # masks and angles in some files
+MASKS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias")
+NOT_WEIGHTS = (*MASKS, ".rotary_emb.inv_freq")  # in some files
 LINEAR = re.compile(r"sublayer\.W_\w+\.weight")  # a matrix inside a block, but of no expert
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
@@ -133,14 +134,14 @@ def _lacks(architecture: Architecture, config: DecoderConfig, biases: set[BiasPl
     width = head_width(config)
     own_width = architecture.sets_head_width and not (architecture.divides_width and config.d_model % config.n_heads)
     has = {
-        "norm_placement": config.norm_placement == "pre",
+        "norm_placement": config.norm_placement in architecture.placements,
         "logit_soft_cap": config.logit_soft_cap is None,
         "attention": config.attends_by_softmax and (config.window is None or architecture.window is not None),
         "attention.window": config.window != 1,  # with a cache, transformers' classes see one token more
         "feed_forward": (experts is not None) == architecture.experts and not (experts and experts.shared_experts),
         "position.unrotated_last_layers": not rope or not rope.unrotated_last_layers or architecture.unrotated,
         "position.unrotated_layers": not rope or not rope.unrotated_layers or architecture.unrotated,
-        "position.rotated_fraction": not rope or rope.rotated_width(width) == width,
+        "position.rotated_fraction": not rope or architecture.rotates_a_part or rope.rotated_width(width) == width,
         "position": config.position.type in architecture.positions,
         "norm": config.norm == architecture.norm,
         "bias": biases <= {bias_place(each.ours[0]) for each in architecture.modules if each.bias},
@@ -161,7 +162,7 @@ def _names(architecture: Architecture, config: DecoderConfig, values: Mapping[st
     """The names of each tensor; `values` of config.json say which modules and biases there are."""
     names = [TensorNames((EMBEDDING,), architecture.embedding)]
     if not config.tied_embeddings:
-        names.append(TensorNames((UNEMBEDDING,), "lm_head.weight"))
+        names.append(TensorNames((UNEMBEDDING,), architecture.unembedding))
     if "learned" in architecture.positions:
         names.append(TensorNames((POSITIONS,), "transformer.wpe.weight"))
     n_experts = config.experts.n_experts if config.experts else 0
@@ -220,15 +221,16 @@ def _renamed(
     architecture: Architecture, hf_tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor], where: str
 ) -> dict[str, Tensor]:
     """The tensors under the class's names: some files lack its prefix, or have masks, or the tied matrix twice."""
-    renamed = {}
+    renamed, unembedding = {}, architecture.unembedding
     for name, tensor in hf_tensors.items():
+        name = unembedding if name == "lm_head.weight" else name  # as models in memory call it since version 5
         full_name = name if name in expected else f"{architecture.prefix}{name}"
         if full_name in expected or not name.endswith(NOT_WEIGHTS):
             renamed[full_name if full_name in expected else name] = tensor
-    if "lm_head.weight" in renamed.keys() - expected.keys() and architecture.embedding in renamed:
-        tied = renamed.pop("lm_head.weight")
+    if unembedding in renamed.keys() - expected.keys() and architecture.embedding in renamed:
+        tied = renamed.pop(unembedding)
         if not torch.equal(tied.float(), renamed[architecture.embedding].float()):
-            wrong = f"lm_head.weight is not {architecture.embedding}, though tie_word_embeddings is true"
+            wrong = f"{unembedding} is not {architecture.embedding}, though tie_word_embeddings is true"
             raise CheckpointError(where, wrong, "set tie_word_embeddings to false in config.json if both are meant")
     return renamed
 

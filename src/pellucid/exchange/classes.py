@@ -59,6 +59,9 @@ class Architecture:
     groups_heads: bool = True
     sets_head_width: bool = True
     divides_width: bool = True  # d_model must be a multiple of n_heads
+    placements: tuple[str, ...] = ("pre",)
+    older_rotation: tuple[str, str] = ("rope_theta", "partial_rotary_factor")  # its keys before version 5
+    rotates_a_part: bool = False
     unrotated: bool = False  # it says which layers do not rotate
     window: str | None = None  # the key that says which layers have a window
     experts: bool = False
@@ -66,6 +69,7 @@ class Architecture:
     retold: Retold | None = None  # its tensors as those of its modules
     prefix: str = "model."
     embedding: str = "model.embed_tokens.weight"
+    unembedding: str = "lm_head.weight"
     dropouts: tuple[str, ...] = ("attention_dropout",)
 
 
@@ -235,5 +239,59 @@ GPT2 = Architecture(
     only={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False},
 )
 
+LAYER = "gpt_neox.layers.{}"
+GPT_NEOX = Architecture(
+    name="GPTNeoXForCausalLM",
+    model_type="gpt_neox",
+    norm="layer_norm",
+    activations=PLAIN,
+    modules=(
+        ModuleNames(("final_norm",), "gpt_neox.final_layer_norm", bias=True),
+        ModuleNames(("blocks.{}.attention.norm",), f"{LAYER}.input_layernorm", bias=True),
+        ModuleNames(QKV, f"{LAYER}.attention.query_key_value", head_by_head=True, bias="attention_bias"),
+        ModuleNames((f"{ATTENTION}.W_O",), f"{LAYER}.attention.dense", bias="attention_bias"),
+        ModuleNames(("blocks.{}.feed_forward.norm",), f"{LAYER}.post_attention_layernorm", bias=True),
+        ModuleNames((f"{FEED_FORWARD}.W_1",), f"{LAYER}.mlp.dense_h_to_4h", bias=True),
+        ModuleNames((f"{FEED_FORWARD}.W_2",), f"{LAYER}.mlp.dense_4h_to_h", bias=True),
+    ),
+    epsilon="layer_norm_eps",
+    placements=("pre", "parallel"),
+    older_rotation=("rotary_emb_base", "rotary_pct"),
+    rotates_a_part=True,
+    groups_heads=False,
+    sets_head_width=False,
+    prefix="gpt_neox.",
+    embedding="gpt_neox.embed_in.weight",
+    unembedding="embed_out.weight",
+    dropouts=("attention_dropout", "hidden_dropout"),
+    defaults={
+        "layer_norm_eps": 1e-5,
+        "hidden_act": "gelu",
+        "attention_bias": True,
+        "use_parallel_residual": True,
+        "rotary_pct": 0.25,
+        "tie_word_embeddings": False,
+    },
+)
+STABLELM = Architecture(  # a Llama with LayerNorms that rotates a part of each head
+    name="StableLmForCausalLM",
+    model_type="stablelm",
+    norm="layer_norm",
+    modules=attention(qkv="use_qkv_bias", norms=True) + gated(),
+    epsilon="layer_norm_eps",
+    rotates_a_part=True,
+    sets_head_width=False,
+    dropouts=("attention_dropout", "hidden_dropout"),
+    defaults={
+        "layer_norm_eps": 1e-5,
+        "hidden_act": "silu",
+        "num_key_value_heads": 32,
+        "use_qkv_bias": False,
+        "partial_rotary_factor": 0.25,
+        "tie_word_embeddings": False,
+    },
+    only={"qk_layernorm": False, "use_parallel_residual": False},  # whose norms are one for each head, one for both
+)
+
 # The first is used of those that match a decoder with the fewest unused biases.
-ARCHITECTURES = (LLAMA, QWEN3, GPT2, STARCODER2, MISTRAL, MIXTRAL, QWEN2, SMOLLM3, ARCEE)
+ARCHITECTURES = (LLAMA, QWEN3, GPT2, STARCODER2, MISTRAL, MIXTRAL, QWEN2, SMOLLM3, ARCEE, GPT_NEOX, STABLELM)

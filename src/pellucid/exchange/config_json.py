@@ -48,12 +48,16 @@ def written_config(
     if architecture.sets_head_width:
         written["head_dim"] = head_width(config)
     if isinstance(config.position, RotaryConfig):
-        rotation = rope_parameters(config.position)
-        written |= {"rope_theta": config.position.base, "rope_parameters": rotation}
+        rotation, (base, share) = rope_parameters(config.position), architecture.older_rotation
+        if architecture.rotates_a_part:
+            rotation["partial_rotary_factor"] = written[share] = config.position.rotated_fraction
+        written |= {base: config.position.base, "rope_parameters": rotation}
         written |= {"rope_scaling": rotation} if config.position.stretch else {}  # its name before version 5
         if architecture.unrotated:
             unrotated = config.position.unrotated(config.n_layers)
             written["no_rope_layers"] = [int(layer not in unrotated) for layer in range(config.n_layers)]
+    if "parallel" in architecture.placements:
+        written["use_parallel_residual"] = config.norm_placement == "parallel"
     if config.experts:
         written["num_local_experts"] = config.experts.n_experts
         written["num_experts_per_tok"] = config.experts.top_k
@@ -89,6 +93,7 @@ def read_config(architecture: Architecture, hf_config: Mapping[str, Any], where:
         **read.sizes(),
         "norm": architecture.norm,
         "norm_epsilon": read.number(architecture.epsilon),
+        "norm_placement": read.placement(),
         "activation": read.activation(),
         "position": read.rope() if "rope" in architecture.positions else {"type": "learned"},
         "tied_embeddings": read.flag("tie_word_embeddings"),
@@ -183,6 +188,10 @@ class _Reader:
             sizes["head_width"] = self.integer("head_dim")
         return sizes
 
+    def placement(self) -> str:
+        can_be_parallel = "parallel" in self.architecture.placements
+        return "parallel" if can_be_parallel and self.flag("use_parallel_residual") else "pre"
+
     def activation(self) -> str:
         key, activations = self.architecture.activation, self.architecture.activations
         ours = {name: knob for knob, names in activations.items() for name in names}
@@ -198,10 +207,11 @@ class _Reader:
         kind = parameters.get("rope_type", parameters.get("type", "default"))
         if kind not in ("default", "llama3") or any(isinstance(value, dict) for value in parameters.values()):
             self.refuse(key, "one rotation, stretched as Llama 3.1's or not at all")
-        rope_values = {"rope_theta": 10_000.0, "partial_rotary_factor": 1.0, **self.values, **parameters}
-        rotation = _Reader(self.architecture, rope_values, self.where)
+        base, share = self.architecture.older_rotation
+        older = {"rope_theta": self.values.get(base, 1e4), "partial_rotary_factor": self.values.get(share, 1.0)}
+        rotation = _Reader(self.architecture, {**self.values, **older, **parameters}, self.where)
         fraction = rotation.number("partial_rotary_factor")
-        if fraction != 1:
+        if fraction != 1 and not self.architecture.rotates_a_part:
             rotation.refuse("partial_rotary_factor", f"1 for {self.architecture.name}")
         rope = {"type": "rope", "base": rotation.number("rope_theta"), "rotated_fraction": fraction}
         if kind == "llama3":

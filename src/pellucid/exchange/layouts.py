@@ -14,13 +14,15 @@ from pellucid.config.model import BiasPlace
 class ModuleNames:
     """Our modules and the one of theirs with their tensors; `{}` stands for the layer, then the expert.
 
-    side_by_side: it holds our matrices beside each other, each transposed (GPT-2's Conv1D). bias: whether it has one,
-    or the key of config.json that says so.
+    side_by_side: it holds our matrices beside each other, each transposed (GPT-2's Conv1D). head_by_head: it holds them
+    one below the other, first all for the first head (GPT-NeoX). bias: whether it has one, or the key of config.json
+    that says so.
     """
 
     ours: tuple[str, ...]
     theirs: str
     side_by_side: bool = False
+    head_by_head: bool = False
     bias: bool | str = False
 
 
@@ -37,17 +39,24 @@ def bias_place(name: str) -> BiasPlace:
 
 @dataclass(frozen=True)
 class TensorNames:
-    """Tensors of ours, and the tensor of theirs with the same numbers."""
+    """Tensors of ours, and the tensor of theirs with the same numbers. n_heads: of one that holds them head by head."""
 
     ours: tuple[str, ...]
     theirs: str
     side_by_side: bool = False
+    n_heads: int | None = None
 
     def to_theirs(self, tensors: list[Tensor]) -> Tensor:
+        if self.n_heads is not None:
+            heads = [each.reshape(self.n_heads, -1, *each.shape[1:]) for each in tensors]
+            return torch.stack(heads, dim=1).flatten(0, 2)
         return _transposed(torch.cat(tensors)).contiguous() if self.side_by_side else tensors[0]
 
     def to_ours(self, tensor: Tensor) -> list[Tensor]:
         """The inverse of `to_theirs`."""
+        if self.n_heads is not None:
+            parts = tensor.reshape(self.n_heads, len(self.ours), -1, *tensor.shape[1:]).unbind(1)
+            return [part.flatten(0, 1).clone() for part in parts]
         if not self.side_by_side:
             return [tensor]
         parts = _transposed(tensor).chunk(len(self.ours))
@@ -59,12 +68,13 @@ def tensor_names(
 ) -> Iterator[TensorNames]:
     """The tensors of the module, for each layer, expert and kind of parameter; `values` are those of config.json."""
     has_bias = values[module.bias] if isinstance(module.bias, str) else module.bias
+    n_heads = values["num_attention_heads"] if module.head_by_head else None
     n_braces = module.theirs.count("{}")
     for layer in range(n_layers if n_braces else 1):
         for expert in range(n_experts if n_braces == 2 else 1):
             for kind in ("weight", "bias") if has_bias else ("weight",):
                 ours = tuple(f"{name.format(layer, expert)}.{kind}" for name in module.ours)
-                yield TensorNames(ours, f"{module.theirs.format(layer, expert)}.{kind}", module.side_by_side)
+                yield TensorNames(ours, f"{module.theirs.format(layer, expert)}.{kind}", module.side_by_side, n_heads)
 
 
 def _transposed(matrix_or_bias: Tensor) -> Tensor:
