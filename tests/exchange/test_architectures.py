@@ -139,8 +139,10 @@ def class_name_of(name):
 
 BOTH = [True, False]
 ROPE_300 = {"rope_type": "default", "rope_theta": 300.0}
-ROPES = [ROPE_300, STRETCHED]
-IN_PART = [{**rope, "partial_rotary_factor": share} for rope in ROPES for share in (0.25, 0.75)]
+YARN = {"rope_type": "yarn", "rope_theta": 20.0, "factor": 4.0, "original_max_position_embeddings": 6}
+YARN |= {"beta_slow": 0.2, "beta_fast": 0.9}
+ROPES = [ROPE_300, STRETCHED, YARN, {"rope_type": "linear", "rope_theta": 20.0, "factor": 3.0}]
+IN_PART = [{**rope, "partial_rotary_factor": share} for rope in ROPES[:3] for share in (0.25, 0.75)]
 WINDOWED = {"use_sliding_window": BOTH, "sliding_window": [3], "max_window_layers": [0]}
 HEADS = {"num_key_value_heads": [1, 2, 4], "tie_word_embeddings": BOTH}
 # The values of the keys of config.json that a class is tried with; all other keys are as its class has them.
@@ -175,7 +177,7 @@ CLASSES = {
         "num_hidden_layers": [5],
         "no_rope_layers": [None, [1, 0, 1, 1, 0], [1, 1, 1, 0, 0]],
         "attention_bias": BOTH,
-        "rope_parameters": ROPES,
+        "rope_parameters": ROPES[:3],
     },
     "Arcee": {**HEADS, "head_dim": [4, 6], "attention_bias": BOTH, "mlp_bias": BOTH},
     "GPTNeoX": {
@@ -315,7 +317,14 @@ def test_llama_as_older_transformers_wrote_it_is_imported(transformers):
         ("Llama", {"architectures": ["LlamaForSequenceClassification"]}, "LlamaForSequenceClassification is no class"),
         ("Llama", {"model_type": None, "architectures": None}, "a config.json without model_type is no class"),
         ("Llama", {"hidden_act": "gelu"}, "hidden_act is 'gelu', but Pellucid has silu or swish"),
-        ("Llama", {"rope_scaling": {"rope_type": "yarn", "factor": 8.0}}, "rope_scaling is {'rope_type': 'yarn'"),
+        (
+            "Llama",
+            {"rope_scaling": {"rope_type": "longrope", "factor": 8.0}},
+            "rope_scaling is {'rope_type': 'longrope'",
+        ),
+        ("Llama", {"rope_scaling": {**YARN, "truncate": False}}, "truncate is False, but Pellucid has True only"),
+        ("Llama", {"rope_scaling": {**YARN, "mscale_all_dim": 1.0}}, "mscale_all_dim is 1.0, but Pellucid has None"),
+        ("Llama", {"rope_scaling": {**YARN, "factor": None}}, "factor is None, not a number"),
         ("Llama", {"rope_scaling": {**STRETCHED, "factor": "8"}}, "factor is '8', not a number"),
         ("Llama", {"rope_scaling": {**STRETCHED, "factor": 0.5}}, "no decoder has this shape: Input should be"),
         ("Llama", {"rope_parameters": {"full_attention": {"rope_theta": 1.0}}}, "rope_parameters is {'full"),
@@ -347,6 +356,7 @@ def test_llama_as_older_transformers_wrote_it_is_imported(transformers):
         ("Phi", {}, "PhiForCausalLM is no class known here: it has biases of the logits"),
         ("SmolLM3", {"use_sliding_window": True}, "use_sliding_window is True, but Pellucid has False only"),
         ("Phi3", {"num_key_value_heads": 1}, "no Phi3ForCausalLM has these tensors and values (split_with_sizes"),
+        ("Phi3", {"rope_scaling": YARN}, "rope_scaling is {'rope_type': 'yarn'"),
         ("Granite", {"logits_scaling": "2"}, "no GraniteForCausalLM has these tensors and values ("),
         ("Olmo", {"clip_qkv": 8.0}, "clip_qkv is 8.0, but Pellucid has None only"),
         ("Olmo2", {}, "Olmo2ForCausalLM is no class known here: it has norms of what a sublayer returns"),

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from model.model_axes import STRETCH, VOCAB_SIZE, build_away_from_zero, tiny_config
+from model.model_axes import STRETCH, VOCAB_SIZE, YARN, build_away_from_zero, tiny_config
 from pellucid.errors import ConfigError
 from pellucid.exchange.gguf import as_gguf, write_gguf
 from pellucid.tokenizer.train import train_byte_pairs
@@ -31,6 +31,7 @@ def gguf_of(**choices):
         ("n_kv_heads", {**GPT2, "n_kv_heads": 1}),
         ("norm", {**GPT2, "norm": "rms_norm"}),
         ("position.stretch.factor", {**LLAMA, "position": {"type": "rope", "stretch": STRETCH}, "qk_norm": True}),
+        ("position.stretch.attention_factor", {**LLAMA, "position": {"type": "rope", "stretch": YARN}}),
         ("norm_placement", {**LLAMA, "norm_placement": "post"}),
         ("norm_placement", {**LLAMA, "norm_placement": "parallel"}),
         ("qk_norm", {**GPT2, "qk_norm": True}),

@@ -14,7 +14,7 @@ import torch
 
 import foreign_tokenizers as foreign
 from exchange.hugging_face_models import assert_names_a_turned_knob, built_by_transformers
-from model.model_axes import STRETCH, build_away_from_zero, tiny_config
+from model.model_axes import STRETCH, YARN, build_away_from_zero, tiny_config
 from pellucid.checkpoint.training_state import model_tensors
 from pellucid.config.model import DecoderConfig, RotaryConfig
 from pellucid.errors import ConfigError
@@ -31,7 +31,7 @@ ROPE = {"type": "rope"}
 POSITIONS = [
     {**ROPE, "base": 500.0, "stretch": STRETCH},
     {**ROPE, "base": 3e5, "rotated_fraction": 0.5},
-    {**ROPE, "unrotated_last_layers": 1},
+    {**ROPE, "unrotated_last_layers": 1, "base": 50.0, "stretch": YARN},
     {"type": "learned"},
     {"type": "sinusoidal"},
     {"type": "none"},

@@ -17,12 +17,15 @@ VOCAB_SIZE = 11
 
 STRETCH = {"factor": 3.0, "trained_length": 6, "slow_turns": 0.005, "fast_turns": 1.2}  # slows all clocks of tiny heads
 
+YARN = {"factor": 3.0, "trained_length": 6, "slow_turns": 0.001, "fast_turns": 0.5}  # slows all clocks but the first
+YARN |= {"linear_in": "clocks", "attention_factor": 1.2}
+
 AXES = {
     "position": [
         {"type": "sinusoidal"},
         {"type": "rope"},
         {"type": "rope", "rotated_fraction": 0.5, "unrotated_layers": [0]},
-        {"type": "rope", "unrotated_last_layers": 1},
+        {"type": "rope", "unrotated_last_layers": 1, "stretch": YARN},
         {"type": "learned"},
         {"type": "none"},
     ],

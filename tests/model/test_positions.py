@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.model_axes import float64
+from pellucid.config.model import StretchConfig
 from pellucid.model.positions import Learned, NoPositions, Rotary, Sinusoidal, clock_angles
-from pellucid.model.stretch import Stretch
+from pellucid.model.stretch import stretched
 from reference import positions as reference
 
 seeds = st.integers(0, 2**32 - 1)
@@ -81,22 +82,24 @@ def test_partial_rotary_is_rotary_on_the_first_coordinates_and_leaves_the_others
     assert torch.equal(partial[..., rotated_width:], x[..., rotated_width:])
 
 
-def test_a_stretch_is_equation_49_which_slows_only_slow_clocks():
+@pytest.mark.parametrize(("linear_in", "growth"), [("turns", 1.0), ("clocks", 2.0)])
+def test_a_stretch_is_equation_49_or_57_which_slow_only_slow_clocks(linear_in, growth):
     """Of 16 clocks, some stay, some turn at a fourth of their speed, and some lie between."""
-    stretch = Stretch(factor=4.0, trained_length=40, slow_turns=1.0, fast_turns=4.0)
+    config = StretchConfig(factor=4.0, trained_length=40, linear_in=linear_in, attention_factor=growth)
+    stretch = stretched(**config.model_dump(), base=100.0)
     with float64():
         rotary, unstretched = Rotary(99, 32, 100.0, stretch=stretch), Rotary(99, 32, 100.0)
     x = random(1, 1, 5, 32)
     permutation = reference.halves_to_pairs(32)
     rotated = rotary.rotate(x, start=90)
-    expected = reference.rotate_as_in_the_paper(x[0, 0][:, permutation].numpy(), 90, 100.0, stretch)
+    expected = reference.rotate_as_in_the_paper(x[0, 0][:, permutation].numpy(), 90, 100.0, config)
     np.testing.assert_allclose(rotated[0, 0][:, permutation].numpy(), expected, atol=1e-13)
     speeds_I = clock_angles(2, 32, 100.0)[1]
-    rates_I = stretch(speeds_I, speeds_I) / speeds_I
+    rates_I = stretch.slowed(speeds_I, speeds_I) / speeds_I
     assert (rates_I.max(), rates_I.min()) == (1, 0.25)
     assert rates_I.unique().numel() > 4
     kept = (rates_I == 1).repeat(2)
-    assert torch.equal(rotated[..., kept], unstretched.rotate(x, start=90)[..., kept])
+    assert torch.equal(rotated[..., kept], growth * unstretched.rotate(x, start=90)[..., kept])
 
 
 def test_rotary_leaves_position_0_where_it_is(rotary):

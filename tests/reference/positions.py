@@ -1,4 +1,4 @@
-"""Sinusoidal positions and RoPE, number by number in float64 (equations 4, 5 and 49)."""
+"""Sinusoidal positions and RoPE, number by number in float64 (equations 4, 5, 49 and 57)."""
 
 import math
 
@@ -22,24 +22,38 @@ def rotate_as_in_the_paper(x, start, base, stretch=None):
     width = len(x[0])
     for t in range(len(x)):
         for i in range(width // 2):
-            angle = (start + t) * slowed(base ** (-2 * i / width), stretch)
+            angle = (start + t) * slowed(i, width, base, stretch)
             a, b = x[t][2 * i], x[t][2 * i + 1]
             rotated[t][2 * i] = a * math.cos(angle) - b * math.sin(angle)
             rotated[t][2 * i + 1] = b * math.cos(angle) + a * math.sin(angle)
-    return rotated
+    return rotated if stretch is None else stretch.attention_factor * rotated
 
 
-def slowed(speed, stretch):
-    """What is left of the speed of a clock, in radians per token."""
+def slowed(i, width, base, stretch):
+    """What is left of the speed of clock i, in radians per token."""
+    speed = base ** (-2 * i / width)
     if stretch is None:
         return speed
-    turns = stretch.trained_length * speed / (2 * math.pi)
-    if turns >= stretch.fast_turns:
+    if stretch.linear_in == "clocks":
+        here = -i
+        fast, slow = (
+            -number_of_clock(turns, width, base, stretch) for turns in (stretch.fast_turns, stretch.slow_turns)
+        )
+        fast, slow = min(math.ceil(fast), 0), max(math.floor(slow), 1 - width)
+    else:
+        here = stretch.trained_length * speed / (2 * math.pi)
+        fast, slow = stretch.fast_turns, stretch.slow_turns
+    if here >= fast:
         return speed
-    if turns <= stretch.slow_turns:
+    if here <= slow:
         return speed / stretch.factor
-    share = (turns - stretch.slow_turns) / (stretch.fast_turns - stretch.slow_turns)
+    share = (here - slow) / (fast - slow)
     return share * speed + (1 - share) * speed / stretch.factor
+
+
+def number_of_clock(turns, width, base, stretch):
+    """Not whole: of the clock that makes so many turns in the context of training."""
+    return width / 2 * math.log(stretch.trained_length / (2 * math.pi * turns), base)
 
 
 def halves_to_pairs(width):

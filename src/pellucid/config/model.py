@@ -17,12 +17,14 @@ class SinusoidalConfig(Section):
 
 
 class StretchConfig(Section):
-    """Slow clocks run slower, for texts longer than those of training (Llama 3.1; equation 49)."""
+    """Slow clocks run slower, for texts longer than those of training (Llama 3.1, YaRN; equations 49 and 57)."""
 
     factor: float = Field(ge=1, description="how many times slower the slowest clocks turn")
     trained_length: int = Field(ge=1, description="context length of the training before")
-    slow_turns: float = Field(1.0, ge=0, description="clocks with fewer turns in it are slowed by the whole factor")
+    slow_turns: float = Field(1.0, gt=0, description="clocks with fewer turns in it are slowed by the whole factor")
     fast_turns: float = Field(4.0, gt=0, description="clocks with more turns in it stay as they are")
+    linear_in: Literal["turns", "clocks"] = Field("turns", description="how those between change; YaRN: clock by clock")
+    attention_factor: float = Field(1.0, gt=0, description="queries and keys grow by it; YaRN: 0.1 ln(factor) + 1")
 
     def _rules(self) -> Iterable[Rule]:
         wrong = f"{self.slow_turns:g} is not below fast_turns {self.fast_turns:g}"
@@ -34,12 +36,8 @@ class RotaryConfig(Section):
 
     type: Literal["rope"]
     base: float = Field(10_000.0, gt=1, description="longest wavelength, in positions / 2 pi")
-    rotated_fraction: float = Field(
-        1.0, gt=0, le=1, description="share of a head's coordinates that are rotated, the first ones; the rest stay"
-    )
-    unrotated_last_layers: int = Field(
-        0, ge=0, description="number of layers, the last ones, without rotation: they see content, not position"
-    )
+    rotated_fraction: float = Field(1.0, gt=0, le=1, description="share of a head that rotates: its first coordinates")
+    unrotated_last_layers: int = Field(0, ge=0, description="last layers without rotation: they see content alone")
     unrotated_layers: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False)] = Field(
         (), description="further layers without rotation, counted from 0"
     )

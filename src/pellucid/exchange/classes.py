@@ -61,6 +61,7 @@ class Architecture:
     divides_width: bool = True  # d_model must be a multiple of n_heads
     placements: tuple[str, ...] = ("pre",)
     older_rotation: tuple[str, str] = ("rope_theta", "partial_rotary_factor")  # its keys before version 5
+    rotations: tuple[str, ...] = ("default", "linear", "llama3", "yarn")
     rotates_a_part: bool = False
     unrotated: bool = False  # it says which layers do not rotate
     window: str | None = None  # the key that says which layers have a window

@@ -1,6 +1,7 @@
 """The config.json of a class of transformers: written from our knobs, and read back into them."""
 
 from collections.abc import Mapping, Set
+from math import log
 from typing import Any, NoReturn
 
 from pydantic import ValidationError
@@ -13,13 +14,10 @@ from pellucid.model.build import head_width
 
 # Features of the classes that no Pellucid model has.
 ONLY: dict[str, Any] = {"is_causal": True, "quantization_config": None, "pruned_heads": {}}
+ONLY_IN_YARN: dict[str, Any] = {"truncate": True, "mscale_all_dim": None}
 SLIDING = "sliding_attention"
-STRETCH = {
-    "factor": "factor",
-    "trained_length": "original_max_position_embeddings",
-    "slow_turns": "low_freq_factor",
-    "fast_turns": "high_freq_factor",
-}
+IN_TURNS = {"slow_turns": "low_freq_factor", "fast_turns": "high_freq_factor"}
+IN_CLOCKS = {"slow_turns": "beta_slow", "fast_turns": "beta_fast", "attention_factor": "attention_factor"}
 DAMAGED = "download the model again, or choose another"
 
 
@@ -76,8 +74,10 @@ def rope_parameters(rope: RotaryConfig) -> dict[str, Any]:
     """The rotation, as transformers describes it."""
     if rope.stretch is None:
         return {"rope_type": "default", "rope_theta": rope.base}
-    stretch = {STRETCH[knob]: value for knob, value in rope.stretch.model_dump().items()}
-    return {"rope_type": "llama3", "rope_theta": rope.base, **stretch}
+    kind, names = ("llama3", IN_TURNS) if rope.stretch.linear_in == "turns" else ("yarn", IN_CLOCKS)
+    stretch = {name: getattr(rope.stretch, knob) for knob, name in names.items()}
+    stretch |= {"factor": rope.stretch.factor, "original_max_position_embeddings": rope.stretch.trained_length}
+    return {"rope_type": kind, "rope_theta": rope.base, **stretch}
 
 
 def read_config(architecture: Architecture, hf_config: Mapping[str, Any], where: str) -> tuple[DecoderConfig, int]:
@@ -86,9 +86,7 @@ def read_config(architecture: Architecture, hf_config: Mapping[str, Any], where:
     Raises CheckpointError at `where` if a value has the wrong type, or a meaning that Pellucid does not support.
     """
     read = _Reader(architecture, hf_config, where)
-    for key, only in {**ONLY, **architecture.only}.items():
-        if bool(hf_config.get(key, only)) != bool(only):
-            read.refuse(key, f"{only!r} only")
+    read.require_only({**ONLY, **architecture.only})
     model: dict[str, Any] = {
         **read.sizes(),
         "norm": architecture.norm,
@@ -159,6 +157,12 @@ class _Reader:
             value = repr(self.values[key]) if key in self.values else "missing"
             raise CheckpointError(self.where, f"{key} is {value}, not {kind}", DAMAGED)
 
+    def require_only(self, possible: Mapping[str, Any]) -> None:
+        """Raise CheckpointError for a key with another value than the one that Pellucid has."""
+        for key, only in possible.items():
+            if bool(self.values.get(key, only)) != bool(only):
+                self.refuse(key, f"{only!r} only")
+
     def integer(self, key: str) -> int:
         value = self.values.get(key)
         self.require(type(value) is int and 0 < value < 2**31, key, "a positive integer")
@@ -205,8 +209,8 @@ class _Reader:
         parameters = self.values.get(key) or {}
         self.require(isinstance(parameters, dict), key, "an object")
         kind = parameters.get("rope_type", parameters.get("type", "default"))
-        if kind not in ("default", "llama3") or any(isinstance(value, dict) for value in parameters.values()):
-            self.refuse(key, "one rotation, stretched as Llama 3.1's or not at all")
+        if kind not in self.architecture.rotations or any(isinstance(value, dict) for value in parameters.values()):
+            self.refuse(key, "one rotation, stretched as Llama 3.1's, by YaRN, evenly or not at all")
         base, share = self.architecture.older_rotation
         older = {"rope_theta": self.values.get(base, 1e4), "partial_rotary_factor": self.values.get(share, 1.0)}
         rotation = _Reader(self.architecture, {**self.values, **older, **parameters}, self.where)
@@ -214,10 +218,25 @@ class _Reader:
         if fraction != 1 and not self.architecture.rotates_a_part:
             rotation.refuse("partial_rotary_factor", f"1 for {self.architecture.name}")
         rope = {"type": "rope", "base": rotation.number("rope_theta"), "rotated_fraction": fraction}
-        if kind == "llama3":
-            read = {"trained_length": rotation.integer}
-            rope["stretch"] = {knob: read.get(knob, rotation.number)(name) for knob, name in STRETCH.items()}
+        if kind != "default":
+            rope["stretch"] = rotation.stretch(kind)
         return rope | (self.unrotated() if self.architecture.unrotated else {})
+
+    def stretch(self, kind: str) -> dict[str, Any]:
+        """The stretch of this kind that the values describe. In a linear one no clock is fast."""
+        factor = self.number("factor")
+        if kind == "linear":
+            return {"factor": factor, "trained_length": 1}  # in which no clock makes a turn
+        usual = {"original_max_position_embeddings": self.values.get("max_position_embeddings")}
+        if kind == "yarn":
+            usual |= {"beta_slow": 1.0, "beta_fast": 32.0, "attention_factor": 0.1 * log(max(factor, 1)) + 1}
+            self.require_only(ONLY_IN_YARN)
+        values = {**usual, **{key: value for key, value in self.values.items() if value is not None}}
+        read = _Reader(self.architecture, values, self.where)
+        linear_in, names = ("clocks", IN_CLOCKS) if kind == "yarn" else ("turns", IN_TURNS)
+        stretch = {knob: read.number(name) for knob, name in names.items()}
+        trained_length = read.integer("original_max_position_embeddings")
+        return {**stretch, "factor": factor, "trained_length": trained_length, "linear_in": linear_in}
 
     def unrotated(self) -> dict[str, Any]:
         """The layers that do not rotate: those that have a 0 in a list, or each fourth."""

@@ -29,7 +29,7 @@ from pellucid.exchange.tokenizer_files import cuts_as
 from pellucid.files import require_room, written_whole
 from pellucid.model.build import head_width
 from pellucid.model.positions import clock_angles
-from pellucid.model.stretch import Stretch
+from pellucid.model.stretch import stretched
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import JINJA
 
@@ -122,7 +122,8 @@ def as_gguf(config: DecoderConfig, tensors: Tensors, vocab_size: int) -> tuple[s
     require_all_written(config, _written(architecture, config), f"the {architecture} of GGUF", EXPORT_TO_HF)
     if isinstance(config.position, RotaryConfig) and config.position.stretch:
         speeds_I = clock_angles(2, head_width(config), config.position.base)[1]
-        hf_tensors[SLOWNESS] = speeds_I / Stretch(**config.position.stretch.model_dump())(speeds_I, speeds_I)
+        stretch = stretched(**config.position.stretch.model_dump(), base=config.position.base)
+        hf_tensors[SLOWNESS] = speeds_I / stretch.slowed(speeds_I, speeds_I)
     if architecture == "llama":  # all that the file has, zeros among them
         biases = [place for flag, places in LLAMA_BIASES.items() if hf_config.get(flag) for place in places]
         config = config.model_copy(update={"bias": tuple(biases)})
@@ -178,7 +179,8 @@ def _written(architecture: str, config: DecoderConfig) -> dict[str, Any]:
     )
     # GPT-2 has a table of its positions in the tensors, a llama of what its clocks are slowed by.
     in_tensors = {"gpt2": ["position"], "llama": [knob for knob in knobs if knob.startswith("position.stretch")]}
-    return knobs_of(built) | in_keys | {knob: knobs[knob] for knob in in_tensors.get(architecture, ())}
+    in_file = in_keys | {knob: knobs[knob] for knob in in_tensors.get(architecture, ())}
+    return knobs_of(built) | in_file | {"position.stretch.attention_factor": 1.0}
 
 
 def _named(gguf: Any, architecture: str, config: DecoderConfig, hf_tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

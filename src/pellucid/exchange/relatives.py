@@ -88,6 +88,7 @@ PHI3 = replace(
     name="Phi3ForCausalLM",
     model_type="phi3",
     defaults={**MISTRAL.defaults, "rms_norm_eps": 1e-5, "num_key_value_heads": None, "sliding_window": None},
+    rotations=("default",),  # its "yarn" is LongRoPE
     retold=parted,
 )
 GRANITE = replace(

@@ -102,6 +102,8 @@ def widen_heads(config: DecoderConfig, tensors: Tensors, width: int) -> tuple[De
         raise ConfigError("model.position", f"its slowest clocks turn too fast in a head of {width}", fix)
     K, s = head_width(config), sqrt(width / head_width(config))
     rope = _rope(config)
+    if rope.stretch and (rope.stretch.linear_in == "clocks" or rope.stretch.attention_factor != 1):
+        raise ConfigError("model.position.stretch", "in a wider head clocks have other numbers", "train without it")
     if config.attention == "linear":
         raise ConfigError("model.attention", "linear attention sees the zeros of a wider head", "train with explicit")
     assert not config.qk_norm or config.norm == "rms_norm", "a LayerNorm sees the zeros"

@@ -94,13 +94,8 @@ def build_positions(config: DecoderConfig) -> Positions:
             return Sinusoidal(config.context_length, config.d_model)
         case RotaryConfig(base=base) as rope:
             K = head_width(config)
-            return Rotary(
-                config.context_length,
-                head_width=K,
-                base=base,
-                rotated_width=rope.rotated_width(K),
-                stretch=None if rope.stretch is None else build_stretch(rope.stretch),
-            )
+            stretch = None if rope.stretch is None else build_stretch(rope.stretch, base)
+            return Rotary(config.context_length, K, base, rope.rotated_width(K), stretch)
         case LearnedConfig():
             return Learned(config.context_length, config.d_model)
         case NoPositionConfig():
@@ -109,10 +104,10 @@ def build_positions(config: DecoderConfig) -> Positions:
             assert_never(config.position)
 
 
-def build_stretch(stretch: StretchConfig) -> Stretched:
-    from pellucid.model.stretch import Stretch
+def build_stretch(stretch: StretchConfig, base: float) -> Stretched:
+    from pellucid.model.stretch import stretched
 
-    return Stretch(**stretch.model_dump())
+    return stretched(**stretch.model_dump(), base=base)
 
 
 def head_width(config: DecoderConfig) -> int:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 Position = int | Tensor
 AtPosition = Callable[[Tensor, Position], Tensor]
-Stretched = Callable[[Tensor, Tensor], Tensor]  # the new angles of clocks, by their angles and speeds
+Stretched = Callable[[Tensor, Tensor], Tensor]  # the new cosines and sines of clocks, by their angles and speeds
 
 
 class NoPositions(nn.Module):
@@ -110,11 +110,10 @@ class Rotary(NoPositions):
         rotated_width = head_width if rotated_width is None else rotated_width
         self.base, self.head_width, self.stretch = base, head_width, stretch
         angles = clock_angles(context_length, rotated_width, base)
-        if stretch is not None:
-            angles = stretch(angles, clock_angles(2, rotated_width, base)[1])
-        self.cos_TI = nn.Buffer(angles.cos(), persistent=False)
-        self.sin_TI = nn.Buffer(angles.sin(), persistent=False)
-        self.equations = (5, *([31] if rotated_width < head_width else []), *([49] if stretch else []))
+        speeds = clock_angles(2, rotated_width, base)[1]
+        waves = stretch(angles, speeds) if stretch else (angles.cos(), angles.sin())
+        self.cos_TI, self.sin_TI = (nn.Buffer(wave, persistent=False) for wave in waves)
+        self.equations = (5, *([31] if rotated_width < head_width else []), *getattr(stretch, "equations", ()))
 
     def rotate(self, x_BHTK: Tensor, start: int) -> Tensor:
         end = start + x_BHTK.size(2)
@@ -163,5 +162,4 @@ def _cos_and_sin(n_positions: int, width: int, base: float, stretch: Stretched |
     """In the same order of operations as `clock_angles`, so that they are equal to the last bit."""
     speeds_I = torch.pow(base, torch.arange(0, width, 2, dtype=dtype, device="cpu").neg() / width)
     angles_TI = torch.arange(n_positions, dtype=dtype, device="cpu")[:, None] * speeds_I
-    angles_TI = stretch(angles_TI, speeds_I) if stretch else angles_TI
-    return torch.stack([angles_TI.cos(), angles_TI.sin()])
+    return stretch(angles_TI, speeds_I) if stretch else torch.stack([angles_TI.cos(), angles_TI.sin()])

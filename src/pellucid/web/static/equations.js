@@ -25,6 +25,7 @@ const SAYS = {
   39: "A query sees only the nearest keys before it.",
   49: "Clocks that turn slowly turn more slowly still, so that longer texts look to them like those of training.",
   40: "A router sends each token to a few of many feed-forward layers.",
+  57: "Of the clocks between fast and slow, each keeps less of its speed than the one before it, by equal steps.",
   55: "Attention and feed-forward read the same stream side by side; both are added to it.",
 };
 

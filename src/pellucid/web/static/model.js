@@ -292,11 +292,12 @@ const NO_POSITIONS = { addToEmbedding: (x_D) => x_D, rotate: (x_K) => x_K };
 function buildPositions(config, tensor) {
   const { type, base, rotated_fraction, stretch } = config.position;
   const rotatedWidth = Math.floor(rotated_fraction * (config.head_width ?? config.d_model / config.n_heads));
+  const growth = stretch?.attention_factor ?? 1;
   const positions_TD = tensor("positions.positions_TD");
   const kinds = {
     learned: { addToEmbedding: (x_D, t) => add(x_D, positions_TD[t]) }, // one vector per position (equation 6)
     sinusoidal: { addToEmbedding: addWaves },
-    rope: { rotate: (x_K, t) => rotatePairs(x_K, clockAngles(t, rotatedWidth, base, stretch)) },
+    rope: { rotate: (x_K, t) => rotatePairs(x_K, clockAngles(t, rotatedWidth, base, stretch), growth) },
   };
   return { ...NO_POSITIONS, ...kinds[type] };
 }
@@ -308,11 +309,12 @@ function addWaves(x_D, t) {
 }
 
 // RoPE: queries and keys turn with their position, the pair (i, i + I) by t * base^(-i/I) (equation 5). With fewer
-// pairs I than K/2, the last coordinates stay.
-function rotatePairs(x_K, angles) {
+// pairs I than K/2, the last coordinates stay. Pairs grow where a stretch says so.
+function rotatePairs(x_K, angles, growth = 1) {
   const turned_K = x_K.slice();
   angles.forEach((angle, i) => {
-    const [a, b, cos, sin] = [x_K[i], x_K[i + angles.length], Math.cos(angle), Math.sin(angle)];
+    const [a, b] = [x_K[i], x_K[i + angles.length]];
+    const [cos, sin] = [growth * Math.cos(angle), growth * Math.sin(angle)];
     turned_K[i] = a * cos - b * sin;
     turned_K[i + angles.length] = b * cos + a * sin;
   });
@@ -320,18 +322,28 @@ function rotatePairs(x_K, angles) {
 }
 
 // Angle of each of the width/2 clocks at position t: t * base^(-2i/width), in radians, rounded as PyTorch does. With
-// `stretch` those that make few turns in the context of training run slower (equation 49).
+// `stretch` those that make few turns in the context of training run slower (equations 49 and 57).
 function clockAngles(t, width, base, stretch) {
   return Float32Array.from({ length: width / 2 }, (_, i) => {
     const speed = Math.fround(base ** ((-2 * i) / width));
-    return t * speed * (stretch ? keptSpeed(speed, stretch) : 1);
+    if (!stretch) return t * speed;
+    const kept = stretch.linear_in === "clocks" ? keptByNumber(i, width, base, stretch) : keptByTurns(speed, stretch);
+    return t * speed * (kept + (1 - kept) / stretch.factor);
   });
 }
 
-function keptSpeed(speed, { factor, trained_length, slow_turns, fast_turns }) {
+const clamped = (share) => Math.min(1, Math.max(0, share));
+
+function keptByTurns(speed, { trained_length, slow_turns, fast_turns }) {
   const turns = (trained_length * speed) / (2 * Math.PI);
-  const kept = Math.min(1, Math.max(0, (turns - slow_turns) / (fast_turns - slow_turns)));
-  return kept + (1 - kept) / factor;
+  return clamped((turns - slow_turns) / (fast_turns - slow_turns));
+}
+
+function keptByNumber(i, width, base, { trained_length, slow_turns, fast_turns }) {
+  const number = (turns) => (width * Math.log(trained_length / (turns * 2 * Math.PI))) / (2 * Math.log(base));
+  const first = Math.max(Math.floor(number(fast_turns)), 0);
+  const last = Math.min(Math.ceil(number(slow_turns)), width - 1);
+  return 1 - clamped((i - first) / (last - first || 0.001));
 }
 
 // ------------------------------------------------------------------------------------------------ inspection/trace.py
