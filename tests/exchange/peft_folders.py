@@ -9,15 +9,17 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import foreign_tokenizers as foreign
-from exchange.test_architectures import MULTIPLIERS, made_by_transformers
+from exchange.test_architectures import made_by_transformers
 
+MULTIPLIERS = {"embedding_multiplier": 3.0, "attention_multiplier": 0.7, "residual_multiplier": 0.5}
 CLASSES = {
     "GPT2": {},
     "Llama": {"num_key_value_heads": 2, "head_dim": 6, "attention_bias": True},
     "Qwen3": {"num_key_value_heads": 2, "head_dim": 6},
     "Starcoder2": {"num_key_value_heads": 2},
+    "GPTNeoX": {"num_attention_heads": 2},
     "Phi3": {"num_key_value_heads": 2},
-    "Granite": {**MULTIPLIERS, "num_key_value_heads": 2},
+    "Granite": {**MULTIPLIERS, "logits_scaling": 2.0, "num_key_value_heads": 2},
     "Helium": {"num_key_value_heads": 2, "head_dim": 4},
     "Olmo": {"num_key_value_heads": 2},
 }

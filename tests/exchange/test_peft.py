@@ -17,8 +17,16 @@ from pellucid.exchange.folders import write_run
 from tiny_run import assert_one_error_line as refused
 
 STEPS = ("train.steps=2", "schedule.warmup_steps=0")
-LAYOUTS = ("GPT2", "Llama", "Phi3", "Granite", "Helium", "Olmo")  # each tells the tensors of its file in its own way
-OWN_CLASSES = ("GPT2", "Llama")  # two that leave as they came, with matrices side by side and with each alone
+LAYOUTS = (
+    "GPT2",
+    "Llama",
+    "GPTNeoX",
+    "Phi3",
+    "Granite",
+    "Helium",
+    "Olmo",
+)  # each tells the tensors of its file in its own way
+OWN_CLASSES = ("GPT2", "Llama", "GPTNeoX")  # leave as they came: matrices side by side, each alone, head by head
 
 
 @pytest.fixture(scope="module")

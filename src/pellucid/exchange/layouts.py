@@ -62,6 +62,14 @@ class TensorNames:
         parts = _transposed(tensor).chunk(len(self.ours))
         return [part.clone(memory_format=torch.contiguous_format) for part in parts]
 
+    def rows_to_theirs(self, rows: Tensor) -> Tensor:
+        """In their order: rows of our matrices, each in the order of outputs, one matrix below the other."""
+        return rows if self.n_heads is None else self.to_theirs(list(rows.chunk(len(self.ours))))
+
+    def rows_to_ours(self, rows: Tensor) -> list[Tensor]:
+        """The inverse, for each of our matrices."""
+        return list(rows.chunk(len(self.ours))) if self.n_heads is None else self.to_ours(rows)
+
 
 def tensor_names(
     module: ModuleNames, values: Mapping[str, Any], n_layers: int, n_experts: int

@@ -112,11 +112,12 @@ def exported_adapter(
     }
     if without := sorted(ours.keys() - {name for each in names for name in each.ours}):
         raise ConfigError("adapter.targets", f"in PEFT there is no adapter beside {without[0]}", MERGE_HERE)
-    parts = {
-        each.theirs.removesuffix(".weight"): [ours.get(name) or _none(weights[name]) for name in each.ours]
-        for each in names
+    modules = {each.theirs.removesuffix(".weight"): each for each in names}
+    there = {
+        module: _joined(each, [ours.get(name) or _none(weights[name]) for name in each.ours])
+        for module, each in modules.items()
+        if ours.keys() & set(each.ours)
     }
-    there = {module: _joined(pairs) for module, pairs in parts.items() if any(len(A_RI) for A_RI, _ in pairs)}
     values = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -124,7 +125,7 @@ def exported_adapter(
         "inference_mode": True,
         "lora_dropout": 0.0,
         "bias": "none",
-        "target_modules": _targets(there.keys(), parts.keys() - there.keys()),
+        "target_modules": _targets(there.keys(), modules.keys() - there.keys()),
         "fan_in_fan_out": names[0].side_by_side,
         **_sizes(adapter, {module: len(A_RI) for module, (A_RI, _) in there.items()}),
     }
@@ -210,7 +211,7 @@ def _ours(
     where: str,
 ) -> dict[str, Factors]:
     """The factors beside our matrices, by their names. CheckpointError for another module, or another shape."""
-    places = {each.theirs: each.ours for each in names}
+    places = {each.theirs: each for each in names}
     ours: dict[str, Factors] = {}
     for module, (A_RI, B_OR) in there.items():
         rows = {f"{module}.weight": B_OR}
@@ -218,19 +219,22 @@ def _ours(
         if not found:
             raise CheckpointError(where, f"{module} is no linear layer inside a block here", MERGE_THERE)
         for name, part in found.items():
-            ours |= {each: (A_RI, B) for each, B in zip(places[name], part.chunk(len(places[name])), strict=False)}
-    for name, (A_RI, B_OR) in ours.items():
-        if (len(B_OR), A_RI.size(1)) != weights[name].shape:
-            raise CheckpointError(where, f"A and B are not of the shape of {name}", SAVE_AGAIN)
+            each = places[name]
+            shapes = [weights[matrix].shape for matrix in each.ours]
+            if (len(part), A_RI.size(1)) != (sum(n_rows for n_rows, _ in shapes), shapes[0][1]):
+                raise CheckpointError(where, f"A and B are not of the shape of {each.ours[0]}", SAVE_AGAIN)
+            ours |= {matrix: (A_RI, B) for matrix, B in zip(each.ours, each.rows_to_ours(part), strict=True)}
     return ours
 
 
-def _joined(parts: list[Factors]) -> Factors:
-    """The factors of matrices one below the other: with one A, if that is the same for all, else with all of them."""
+def _joined(names: TensorNames, parts: list[Factors]) -> Factors:
+    """The factors of a fused matrix: with one A, if that is the same for all of its parts, else with all of them."""
     used = [A_RI for A_RI, _ in parts if len(A_RI)]
     if all(torch.equal(A_RI, used[0]) for A_RI in used):
-        return used[0], torch.cat([F.pad(B_OR, (0, len(used[0]) - B_OR.size(1))) for _, B_OR in parts])
-    return torch.cat(used), torch.block_diag(*(B_OR for _, B_OR in parts))  # type: ignore[no-untyped-call]
+        rows = torch.cat([F.pad(B_OR, (0, len(used[0]) - B_OR.size(1))) for _, B_OR in parts])
+        return used[0], names.rows_to_theirs(rows)
+    rows = torch.block_diag(*(B_OR for _, B_OR in parts))  # type: ignore[no-untyped-call]
+    return torch.cat(used), names.rows_to_theirs(rows)
 
 
 def _sizes(adapter: LoRAConfig, ranks: Mapping[str, int]) -> dict[str, Any]:
