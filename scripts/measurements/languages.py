@@ -25,7 +25,8 @@ from pellucid.corpora.drawn import Drawn
 from pellucid.corpora.sums import DrawnSums
 from pellucid.data.batches import evaluation_batches
 from pellucid.data.in_memory import pieces_as_tokens
-from pellucid.data.truth import TokenTruth, truth_of_texts
+from pellucid.data.token_truth import TokenTruth
+from pellucid.data.truth import truth_of_texts
 from pellucid.evaluation.estimate import Estimate, mean_of, ratio
 from pellucid.evaluation.loss import evaluation_of, score
 from pellucid.evaluation.proof import by_document

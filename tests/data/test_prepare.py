@@ -20,7 +20,7 @@ from pellucid.corpora.corpus import Corpus, Piece
 from pellucid.corpora.text_files import TextFilesCorpus
 from pellucid.data.prepare import _checksums, fingerprint_of, prepare, read_manifest
 from pellucid.data.token_file import TokenFile
-from pellucid.data.truth import TokenTruth
+from pellucid.data.token_truth import TokenTruth
 from pellucid.errors import DataError, InputOutputError
 from pellucid.files import sha256
 from pellucid.tokenizer import Tokenizer

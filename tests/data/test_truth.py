@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from listed_corpus import Listed
+from pellucid.data.token_truth import TokenTruth
 from pellucid.data.truth import (
     UNWRITABLE,
-    TokenTruth,
     first_word_length,
     next_token_distribution,
     next_token_distributions,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.data.truth import TokenTruth
+from pellucid.data.token_truth import TokenTruth
 from pellucid.evaluation.skills import skill_table
 
 SKILLS = ("choice", "spelling", "recall")

@@ -27,7 +27,7 @@ from pellucid.corpora.corpus import ConversationCorpus, Corpus, KnownConversatio
 from pellucid.corpora.drawn import Drawn
 from pellucid.data.encoding import encode_pieces
 from pellucid.data.token_file import TokenFile, TokenFileWriter
-from pellucid.data.truth import NATS_FILE, SKILLS_FILE, truth_of_answers, truth_of_texts, write_truth
+from pellucid.data.token_truth import NATS_FILE, SKILLS_FILE
 from pellucid.errors import DataError, InputOutputError
 from pellucid.files import read_at_most, sha256, written_whole
 from pellucid.tokenizer import Tokenizer
@@ -200,15 +200,15 @@ def _write_pieces(pieces: Iterable[Piece], tokenizer: Tokenizer, path: Path) -> 
 
 def _write_truth_if_known(draft: Path, corpus: Corpus, tokenizer: Tokenizer) -> tuple[float | None, list[str]]:
     """Write the truth of the validation text, if known. Returns its sum of nats, and the names of the skills."""
-    if not tokenizer.has_words:
+    if not (tokenizer.has_words and isinstance(corpus, Drawn | KnownConversations)):
         return None, []
+    from pellucid.data.truth import truth_of_answers, truth_of_texts, write_truth  # only where it is known
+
     if isinstance(corpus, Drawn):
-        texts = _texts(corpus, "validation", "writing the truth about")
-        return write_truth(truth_of_texts(corpus.language, tokenizer, texts), draft), list(corpus.language.skills)
-    if isinstance(corpus, KnownConversations):
-        conversations = corpus.conversations("validation")
-        return write_truth(truth_of_answers(corpus, tokenizer, conversations), draft), list(corpus.skills)
-    return None, []
+        truths = truth_of_texts(corpus.language, tokenizer, _texts(corpus, "validation", "writing the truth about"))
+        return write_truth(truths, draft), list(corpus.language.skills)
+    conversations = corpus.conversations("validation")
+    return write_truth(truth_of_answers(corpus, tokenizer, conversations), draft), list(corpus.skills)
 
 
 def _times_of_files(corpus: Corpus) -> TimesOfFiles:

@@ -12,7 +12,7 @@ from pellucid.corpora.build import DOWNLOADS, build_corpus
 from pellucid.corpora.corpus import ConversationCorpus, Corpus
 from pellucid.data.prepare import FILE_OF_SPLIT, TOKENIZER_FILE, Manifest, prepare
 from pellucid.data.token_file import TokenFile
-from pellucid.data.truth import TokenTruth
+from pellucid.data.token_truth import TokenTruth
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.build import tokenizer_settings, train_tokenizer
 

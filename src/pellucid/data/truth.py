@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.corpora.corpus import KnownConversations, Turn
+from pellucid.data.token_truth import NATS_FILE, SKILLS_FILE
 from pellucid.languages.language import SPELLING, Language, NextWord
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.tokenizer import WORD
@@ -31,40 +31,7 @@ Spellings = list[tuple[tuple[int, ...], float]]  # token sequences of words, eac
 # Of each document: the nats of its tokens, and their characters of each skill (tokens, skills).
 Truths = Iterator[tuple[NDArray[np.float64], NDArray[np.uint8]]]
 
-NATS_FILE, SKILLS_FILE = "val.nats.bin", "val.skills.bin"
 UNWRITABLE = -1  # stands for a character that the vocabulary lacks
-CERTAIN_NATS = 1e-9  # below rounding errors: only one token is possible
-
-
-@dataclass(frozen=True)
-class TokenTruth:
-    """The truth about each target of a token file, beginning with tokens[1].
-
-    nats: −log p(token | tokens before it) under the corpus's own distribution (n_targets,). 0 in prompts.
-    characters: the characters of each skill that count for a token (n_targets, skills); see `skill_characters`.
-    """
-
-    skills: tuple[str, ...]
-    nats: NDArray[np.float64]
-    characters: NDArray[np.uint8]
-
-    @classmethod
-    def open(cls, directory: Path, skills: Sequence[str]) -> TokenTruth:
-        """Map the files that `write_truth` wrote into memory."""
-        nats = np.memmap(directory / NATS_FILE, dtype="<f8", mode="r")
-        characters = np.memmap(directory / SKILLS_FILE, dtype=np.uint8, mode="r")
-        return cls(tuple(skills), np.asarray(nats), np.asarray(characters).reshape(-1, len(skills)))
-
-    def shares(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The share of each skill in the targets at these places: (places, skills), rows sum to 1."""
-        shares = self.characters[places].astype(np.float64)
-        shares /= shares.sum(axis=1, keepdims=True)
-        return shares
-
-    @property
-    def certain(self) -> NDArray[np.bool_]:
-        """Mask of the targets where only one token is possible, so that a model is right or wrong."""
-        return self.nats < CERTAIN_NATS
 
 
 def write_truth(truths: Truths, directory: Path) -> float:

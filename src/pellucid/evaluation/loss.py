@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from pellucid.data.batches import IGNORE_INDEX, Batch, evaluation_batches
 from pellucid.data.token_file import TokenFile
-from pellucid.data.truth import TokenTruth
+from pellucid.data.token_truth import TokenTruth
 from pellucid.evaluation.estimate import Estimate
 from pellucid.evaluation.proof import IMPOSSIBLE, by_document, chance_of, impossible_mass
 from pellucid.evaluation.skills import SkillTable, skill_table

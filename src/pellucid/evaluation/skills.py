@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pellucid.data.truth import TokenTruth
+from pellucid.data.token_truth import TokenTruth
 
 Figures = dict[str, float | None]
 

@@ -18,7 +18,8 @@ from pellucid.data.batches import Batch, evaluation_batches
 from pellucid.data.in_memory import pieces_as_tokens
 from pellucid.data.prepared import PreparedData
 from pellucid.data.token_file import TokenFile
-from pellucid.data.truth import TokenTruth, truth_of_texts
+from pellucid.data.token_truth import TokenTruth
+from pellucid.data.truth import truth_of_texts
 from pellucid.errors import ConfigError, DataError
 from pellucid.evaluation.loss import evaluation_of, score
 from pellucid.experiments.results import Skills

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pellucid.corpora.corpus import Corpus, Piece
-from pellucid.data.truth import UNWRITABLE, Distribution, TokenTruth, skill_characters
+from pellucid.data.token_truth import TokenTruth
+from pellucid.data.truth import UNWRITABLE, Distribution, skill_characters
 from pellucid.errors import ConfigError, Option
 from pellucid.evaluation.skills import skill_table
 from pellucid.inspection.explain_truth import TextTruth, truth_of_text
