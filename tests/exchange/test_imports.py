@@ -267,7 +267,7 @@ def test_a_bad_place_is_refused_in_one_line(saved, workplace, pellucid, monkeypa
     for source, run, exit_code, said in (
         (folder, "taken", 2, "taken: is there already, and not empty"),
         (folder, "a b", 2, "'a b' is no name of a run"),
-        ("nobody/nothing", "new", 4, "nobody/nothing: no such folder here, and the hub does not give it"),
+        ("nobody/nothing", "new", 4, "no such folder here, and the hub does not give it (it does not answer); "),
         ("corpus.txt", "new", 4, "corpus.txt: no such folder; "),
     ):
         result = pellucid("import", source, run)

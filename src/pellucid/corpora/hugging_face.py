@@ -7,6 +7,7 @@ import hashlib
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from glob import glob
@@ -17,6 +18,7 @@ from typing import Any, ClassVar, TypeVar
 import datasets
 
 from pellucid.config.data import FORMATS
+from pellucid.corpora import hub
 from pellucid.corpora.corpus import PIECE_LENGTH, Corpus, Piece, Split, cut_into_pieces
 from pellucid.corpora.local_files import each_once, find_files, hashes_of, notes_on_copies, without
 from pellucid.corpora.rows import ROWS_AT_A_TIME, Row, Wanted, columns_to_read, rows_of_file
@@ -119,7 +121,9 @@ class DataSet(Corpus):
             yield from _rows_of_splits(split, self.path, self._names, wanted, self.field)
             return
         try:
-            reader = self._reader()
+            is_here = self.path in FORMATS or self.local_files()
+            with nullcontext() if is_here else hub.asked_once():
+                reader = self._reader()
             file_format = _format_of(reader)
             files = {str(name): list(map(Path, named)) for name, named in (reader.config.data_files or {}).items()}
             if file_format not in FORMATS or not all(map(Path.is_file, chain.from_iterable(files.values()))):

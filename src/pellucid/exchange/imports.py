@@ -128,10 +128,13 @@ def folder_of(source: str, fix: str | None = None) -> Path:
         return Path(source)
     from huggingface_hub import snapshot_download
 
+    from pellucid.corpora import hub
+
+    answers = hub.answers()  # if not, what was downloaded before may do
     try:
-        return Path(snapshot_download(source, allow_patterns=READ_FROM_THE_HUB))
+        return Path(snapshot_download(source, allow_patterns=READ_FROM_THE_HUB, local_files_only=not answers))
     except Exception as error:  # the client raises errors of several libraries
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0] if answers else "it does not answer"
         what = f"no such folder here, and the hub does not give it ({reason})"
         raise CheckpointError(source, what, fix or "check the name, and that the hub can be reached") from None
 
