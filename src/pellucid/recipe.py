@@ -100,7 +100,7 @@ def evaluate(
     evaluation = evaluate_on(data.validation, truth=data.truth, max_tokens=max_tokens)
     if max_tokens is None and data.scale is not None:
         seen = evaluate_on(data.train, truth=None, max_tokens=config.evaluation.max_tokens or 100_000)
-        evaluation = replace(evaluation, scale=data.scale.beside(seen.bits_per_byte))
+        evaluation = replace(evaluation, scale=data.scale.beside(seen.compared))
     # What a model denies pairs that training never shows, other pairs may have: it says nothing of impossible texts.
     return replace(evaluation, impossible=None) if data.manifest.corpus["type"] == "sums" else evaluation
 

@@ -107,14 +107,14 @@ optimizer.adamw_lr=1
     optimizer.adamw_lr: adamw has no such key; leave it out, or set type: muon, as
     "optimizer={type: muon, adamw_lr: 1}"
 corpus.files=my.txt
-    corpus.files: fables has no such key; leave it out, or set type: text or conversations or preferences, as
-    "corpus={type: text, files: my.txt}"
+    corpus.files: fables has no such key; leave it out, or set type: text or conversations or preferences or
+    tokens, as "corpus={type: text, files: my.txt}"
 model={type: lstm, context_length: 8, d_model: 8, n_heads: 2}
     model.n_heads: lstm has no such key; leave it out, or set type: decoder, as "model={type: decoder, n_heads: 2}"
 model.position.type=spiral
     model.position.type: 'spiral' is not a choice; use one of 'sinusoidal', 'rope', 'learned', 'none'
 corpus={files: [a]}
-    corpus.type: this key is missing; add `type: ...`, one of CORPORA, conversations, preferences, none
+    corpus.type: this key is missing; add `type: ...`, one of CORPORA, conversations, preferences, tokens, none
 corpus={tpye: text}
     corpus.tpye: unknown key; did you mean 'type'?
 model=lstm

@@ -23,7 +23,11 @@ CORPORA = {
 ROWS = [f"Row {i}." for i in range(20)]
 TEXT = "".join(f"Line {i}.\n" for i in range(10))
 
-OBJECTIVES = {"conversations": ["objective={type: sft}"], "preferences": ["objective={type: reward_model}"]}
+NEEDS = {
+    "conversations": ["objective={type: sft}"],
+    "preferences": ["objective={type: reward_model}"],
+    "tokens": ["tokenizer={type: ids}"],
+}
 
 
 def turns_of(pair: int) -> list[str]:
@@ -42,6 +46,7 @@ DOCUMENTS = {
     "CSV": (ROWS[:5], ROWS[5:7]),
     "Conversations": ([row for row in ROWS if row not in (ROWS[18], ROWS[19])], [ROWS[18], ROWS[19]]),
     "A run that answers": ([row for row in ROWS if row not in (ROWS[18], ROWS[19])], [ROWS[18], ROWS[19]]),
+    "Ids that are no text": ([" 6 7 2 1 0", " 3 4", " 6 7 2 5"], []),
     "Preferences": ([text for pair in range(9) for text in turns_of(pair)], turns_of(9)),
 }
 FETCHED = {"A file from the web", "A data set of the Hugging Face hub"}  # the first: tests/corpora/test_download.py
@@ -71,6 +76,7 @@ def files(workplace: Path, monkeypatch):
     }
     for name, text in texts.items():
         (workplace / name).write_text(text, encoding="utf-8", newline="")
+    exec(re.search(r"```python\n(.*?)```", SECTIONS["Ids that are no text"], re.DOTALL)[1], {})
     datasets.Dataset.from_dict({"text": ROWS}).to_parquet(workplace / "stories-1.parquet")
 
 
@@ -80,8 +86,8 @@ def test_the_page_has_these_corpora():
 
 @pytest.mark.parametrize("heading", CORPORA)
 def test_every_corpus_of_the_data_page_gives_the_documents_that_it_says(files, heading):
-    objective = OBJECTIVES.get(CORPORA[heading]["type"], [])
-    config = load_run_config(Path("tiny.yaml"), [f"corpus={json.dumps(CORPORA[heading])}", *objective])
+    needs = NEEDS.get(CORPORA[heading]["type"], [])
+    config = load_run_config(Path("tiny.yaml"), [f"corpus={json.dumps(CORPORA[heading])}", *needs])
     if heading in FETCHED:
         return
     corpus = build_corpus(config.corpus)

@@ -103,7 +103,7 @@ GOOD = '{"text": "a"}\n'
         (GOOD + '{"text": "\\ud800"}\n', "a, line 2: half of a surrogate pair"),
         (GOOD + '{"n": 1' + "0" * 5000 + "}\n", "a, line 2: Exceeds the limit"),
         (GOOD + "3\n", "a, line 2: holds int, not a record; "),
-        ('[{"text": "a"}, [1]]', "a, record 2: holds list, not a record; "),
+        ('[{"text": "a"}, [0.5]]', "a, record 2: holds list, not a record; "),
         (GOOD.encode() + b'{"text": "\xe9"}', "a, line 2: not UTF-8 text (byte 11 of the line); save it as UTF-8"),
         (GOOD.encode("utf-16"), "a, line 1: not UTF-8 text (UTF-16); save it as UTF-8"),
         (GOOD.encode("utf-16-le"), "a, line 1: a NUL byte, as in binary files and UTF-16; save it as UTF-8"),
@@ -114,6 +114,11 @@ def test_json_that_is_not_is_refused_with_its_line(tmp_path, monkeypatch, conten
     with pytest.raises(DataError) as refused:
         rows(tmp_path.relative_to(tmp_path) / "a", "json", content)
     assert str(refused.value).startswith(error)
+
+
+@pytest.mark.parametrize("content", ["[2, 0]\n[1]\n[]\n", "[[2, 0],\n [1], []]", '[2, 0]{"ids": [1]}\n{"ids": []}'])
+def test_a_list_of_whole_numbers_is_a_row_of_ids(tmp_path, content):
+    assert [row["ids"] for row in rows(tmp_path / "a", "json", content)] == [[2, 0], [1], []]
 
 
 def test_the_rows_of_a_json_file_may_stand_under_a_key(tmp_path):

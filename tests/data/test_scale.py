@@ -9,7 +9,7 @@ import pytest
 
 from pellucid.data.scale import Scale, as_bytes, compressed, costs, count, scale_of
 from pellucid.data.token_file import TokenFile
-from pellucid.tokenizer.train import train_characters
+from pellucid.tokenizer.train import train_characters, vocabulary_of_ids
 from reference.ngrams import probability
 
 TEXT = [0, 1, 2, 1, 2, 3, 1, 2, 1, 1, 0, 2, 3, 1, 2, 1, 2, 2, 0, 1, 3, 3, 1, 2, 1, 0]  # of the tokens 0 to 4
@@ -76,8 +76,22 @@ def test_the_scale_is_kept_with_the_data_and_counts_bytes_of_text(tmp_path):
 
 
 def test_a_training_text_of_half_the_bits_is_known_by_heart():
-    scale = Scale(n=3, counter_bits_per_byte=2.4, counter_nats_per_token=4.9, xz_bits_per_byte=2.7)
+    scale = Scale(n=3, counter_nats_per_token=4.9, counter_bits_per_byte=2.4, xz_bits_per_byte=2.7)
     assert scale.line(2.0) == "(a counter of 3-grams 2.4000, xz 2.7000)"
     assert "heart" not in scale.beside(1.0).line(2.0)
     assert scale.beside(0.9).line(2.0).endswith("   learned by heart: 0.9000 on text that it was trained on")
     assert "learned by heart; " in scale.beside(0.9).rows(2.0)["training text"]
+
+
+def test_ids_that_are_no_text_are_counted_and_have_no_bytes(tmp_path):
+    rng = np.random.default_rng(0)
+    end, texts = 5, [rng.integers(0, 5, 200), rng.integers(0, 5, 40)]
+    train, validation = (TokenFile("ids", np.array([end, *text, end]), np.array([0, len(text) + 1])) for text in texts)
+    tokenizer = vocabulary_of_ids([], n_ids=5, special_tokens=["<|endoftext|>"])
+    made = scale_of(tmp_path, train, validation, tokenizer)
+    n, nats = count(train.tokens, validation.tokens, 6)
+    assert (made.n, made.counter_nats_per_token) == (n, pytest.approx(nats / 41))
+    assert str(made) == f"on the validation text, a counter of {n}-grams reaches {nats / 41:.4f} nats/token"
+    assert made.line(9.9) == f"(a counter of {n}-grams {nats / 41:.4f})"
+    assert made.beside(1.0).line(2.1).endswith("   learned by heart: 1.0000 on text that it was trained on")
+    assert {row for row, text in made.rows(9.9).items() if text} == {"counter"}

@@ -257,3 +257,23 @@ def test_a_bad_place_or_a_full_disk_leaves_nothing_behind(workplace, pellucid, m
 
 def no_room() -> None:
     raise OSError(28, "No space left on device")
+
+
+def test_a_run_on_ids_writes_the_same_numbers_in_transformers_and_comes_back(workplace, transformers, pellucid):
+    ids = TINY_RUN.replace("bpe, vocab_size: 300", "ids").replace("type: text, files: [corpus.txt]", "type: tokens")
+    (workplace / "tiny.yaml").write_text(ids.replace(', separator: "\\n\\n"', ", files: [ids.jsonl]"))
+    (workplace / "ids.jsonl").write_text("".join(f"{[n, 2 * n, 3 * n % 7]}\n" for n in range(60)))
+    run = trained(pellucid, *LLAMA, "model.embedding_std=0.5")
+    assert pellucid("export", run, "out", "--to", "hf").exit_code == 0
+    tokenizer = transformers.AutoTokenizer.from_pretrained("out")
+    assert tokenizer("7 12 0", add_special_tokens=False).input_ids == [7, 12, 0]
+    [theirs] = transformers.pipeline("text-generation", model="out", device="cpu")(
+        "7 12 0", max_new_tokens=20, do_sample=False
+    )
+    ours = pellucid("generate", run, "--prompt", "7 12 0", "--greedy", "--max-new-tokens", "20").stdout
+    assert theirs["generated_text"] + "\n" == ours
+    assert len(ours.split()) > 10
+    assert pellucid("import", "out", "back").exit_code == 0
+    assert pellucid("generate", "back", "--prompt", "7 12 0", "--greedy", "--max-new-tokens", "20").stdout == ours
+    explained = pellucid("explain", run, "--prompt", "7 12 0")
+    assert " 12" in explained.stdout

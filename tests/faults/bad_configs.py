@@ -132,7 +132,7 @@ def bases() -> list[Data]:
     plain = next(data for data in complete if data["objective"]["type"] == "next_token")
     for name, corpus in variants(SCHEMA["properties"]["corpus"]).items():  # there are more of them than of models
         if name not in OBJECTIVES:
-            complete += [{**plain, "corpus": base(corpus, choice)} for choice in (0, 1)]
+            complete += [with_a_tokenizer_for({**plain, "corpus": base(corpus, choice)}) for choice in (0, 1)]
     for data in complete:
         parse_run_config(dump(data), "base.yaml")
     return complete
@@ -155,7 +155,15 @@ def made_to_fit(data: Data, choice: int, part: int) -> Data:
         "objective": base(objectives[kind], part // 2),
         "corpus": {**base(corpora[corpus], choice), **files},
     }
-    return {**data, **sections_that_fit, "start_from": "checkpoints/base"}
+    return with_a_tokenizer_for({**data, **sections_that_fit, "start_from": "checkpoints/base"})
+
+
+def with_a_tokenizer_for(data: Data) -> Data:
+    """The same with the tokenizer of ids for a corpus of tokens, and with another for all others."""
+    tokenizers, needs_ids = variants(SCHEMA["properties"]["tokenizer"]), data["corpus"]["type"] == "tokens"
+    if needs_ids == (data["tokenizer"]["type"] == "ids"):
+        return data
+    return {**data, "tokenizer": base(tokenizers["ids" if needs_ids else "bpe"], 0)}
 
 
 def sections(data: Data, section: Data, path: Path = ()) -> Iterator[tuple[Path, Data]]:

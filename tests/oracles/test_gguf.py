@@ -20,7 +20,7 @@ from pellucid.errors import ConfigError, InputOutputError
 from pellucid.exchange.gguf import loading_arguments, write_gguf
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import JINJA
-from pellucid.tokenizer.train import train_byte_pairs
+from pellucid.tokenizer.train import train_byte_pairs, vocabulary_of_ids
 from tiny_run import VERSES
 
 gguf = pytest.importorskip("gguf")
@@ -265,6 +265,13 @@ def test_numbers_beyond_float16_are_refused_there(tokenizer, tmp_path):
     tensors["blocks.1.feed_forward.sublayer.W_2.weight"][0, 0] = 70_000
     with pytest.raises(ConfigError, match="^--precision fp16: blk.1.ffn_down.weight holds numbers beyond 65,504; "):
         write_gguf(config, tensors, tokenizer, tmp_path / "model.gguf", name="tiny", precision="fp16")
+
+
+def test_ids_that_are_no_text_are_refused(tmp_path):
+    config, ids = tiny_config(**LLAMA), vocabulary_of_ids([], n_ids=30, special_tokens=[END])
+    tensors = build_away_from_zero(config, ids.vocab_size).state_dict()
+    with pytest.raises(ConfigError, match="^tokenizer.type: GGUF needs merges, and this vocabulary has none; "):
+        write_gguf(config, tensors, ids, tmp_path / "model.gguf", name="tiny")
 
 
 def test_without_room_nothing_is_written(tokenizer, tmp_path, monkeypatch):

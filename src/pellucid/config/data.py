@@ -20,6 +20,16 @@ FORMATS = ("json", "text", "parquet", "csv")
 FORMAT_OF_SUFFIX = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv", ".tsv": "csv"}
 MISNAMED_FORMATS = {"jsonl": "json", "jsonlines": "json", "ndjson": "json"}
 MISNAMED_FORMATS |= {"txt": "text", "pq": "parquet", "tsv": "csv"}
+SUFFIXES_OF_LISTS = (".jsonl", ".json", ".parquet")  # no cell of CSV is a list
+MOST_IDS = 1 << 20  # more than any vocabulary in use
+
+
+def rule_of_formats(files: Iterable[str], suffixes: Iterable[str]) -> Rule:
+    """The names of the files say their format, by one of the suffixes, and it is the same for all."""
+    endings = [PurePath(file).suffix for file in files]
+    wrong = f"they end in none of {', '.join(suffixes)}, or not all alike"
+    is_mixed = not {*endings} <= {*suffixes} or len({FORMAT_OF_SUFFIX[ending] for ending in endings}) > 1
+    return is_mixed, "files", wrong, "convert them, or rename them"
 
 
 class DownloadConfig(Section):
@@ -112,10 +122,20 @@ class ConversationsConfig(Section):
         for key in ("name", "validation_split", "data_files"):
             has_both = self.files and getattr(self, key) is not None
             yield has_both, f"{key} path", "it goes with path alone", "leave it out, or use validation_files"
-        formats = {FORMAT_OF_SUFFIX.get(PurePath(file).suffix) for file in (*self.files, *self.validation_files)}
-        wrong_endings = f"they end in none of {', '.join(FORMAT_OF_SUFFIX)}, or not all alike"
-        is_mixed = self.files and (None in formats or len(formats) > 1)
-        yield is_mixed, "files", wrong_endings, "convert them, or rename them"
+        yield rule_of_formats([*self.files, *self.validation_files], FORMAT_OF_SUFFIX)
+
+
+class TokensConfig(Section):
+    """Documents of ids that are no text, such as the notes of melodies or the moves of games."""
+
+    type: Literal["tokens"]
+    files: Files = Field(min_length=1, description="paths or globs of JSON lines, JSON or Parquet: documents in rows")
+    validation_files: Files = Field((), description="files held out; empty: every n-th document of `files` is")
+    validation_fraction: Fraction = Field(0.1, description="share of the documents held out without such files")
+    ids_field: str = Field("ids", description="column that holds the list of ids; a row may also be that list alone")
+
+    def _rules(self) -> Iterable[Rule]:
+        yield rule_of_formats([*self.files, *self.validation_files], SUFFIXES_OF_LISTS)
 
 
 class NoCorpusConfig(Section):
@@ -133,13 +153,14 @@ CorpusConfig = Annotated[
     | HuggingFaceConfig
     | ConversationsConfig
     | PreferencesConfig
+    | TokensConfig
     | NoCorpusConfig,
     Field(discriminator="type"),
 ]
 
 
 # Corpora whose text is in files or on the web, and may be missing where the run is; the others write their own.
-READ_FROM_FILES = ("text", "hugging_face", "conversations", "preferences")
+READ_FROM_FILES = ("text", "hugging_face", "conversations", "preferences", "tokens")
 # Corpora of conversations, of which only the answers are learned.
 CONVERSATIONS = ("instructions", "conversations", "preferences")
 
@@ -177,6 +198,15 @@ class CharacterConfig(SpecialTokensSection):
     type: Literal["char"]
 
 
+class IdsConfig(SpecialTokensSection):
+    """The ids of a corpus of tokens as they are. The special tokens get the ids after them."""
+
+    type: Literal["ids"]
+    n_ids: int | None = Field(
+        None, ge=1, le=MOST_IDS, description="ids are 0 to n_ids - 1; null: up to the largest in the corpus"
+    )
+
+
 class FileTokenizerConfig(Section):
     """A tokenizer that exists already: of another run, or of a model from elsewhere."""
 
@@ -184,7 +214,9 @@ class FileTokenizerConfig(Section):
     path: str = Field(min_length=1, description="a tokenizer.json, seen from the current folder")
 
 
-TokenizerConfig = Annotated[BytePairConfig | CharacterConfig | FileTokenizerConfig, Field(discriminator="type")]
+TokenizerConfig = Annotated[
+    BytePairConfig | CharacterConfig | IdsConfig | FileTokenizerConfig, Field(discriminator="type")
+]
 
 
 class DataConfig(Section):

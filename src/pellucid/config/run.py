@@ -160,8 +160,17 @@ def rules_of_model(run: RunConfig) -> list[Rule]:
 
 def rules_of_corpus(run: RunConfig) -> list[Rule]:
     """Whether the corpus holds what the objective learns from, and its documents can be kept from each other."""
-    corpus, objective, attention = run.corpus.type, run.objective.type, getattr(run.model, "attention", run.model.type)
+    corpus, tokenizer, objective, attention = (
+        *(section.type for section in (run.corpus, run.tokenizer, run.objective)),
+        getattr(run.model, "attention", run.model.type),
+    )
     return [
+        (
+            (corpus == "tokens") != (tokenizer == "ids") and tokenizer != "file",
+            "tokenizer.type corpus.type",
+            f"{tokenizer} does not go with corpus {corpus}: ids are no text",
+            "corpus tokens goes with `tokenizer: {type: ids}`, and all others with bpe or char",
+        ),
         (
             corpus == "preferences" and objective not in LEARNS_FROM_PAIRS,
             "corpus.type objective.type",

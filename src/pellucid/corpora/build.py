@@ -1,6 +1,7 @@
 """Builds the corpus that the `corpus` section of a config describes."""
 
 from pathlib import Path
+from typing import Any
 
 from typing_extensions import assert_never
 
@@ -12,6 +13,7 @@ from pellucid.config.data import (
     NoCorpusConfig,
     PreferencesConfig,
     TextFilesConfig,
+    TokensConfig,
 )
 from pellucid.config.languages import (
     BracketsConfig,
@@ -63,12 +65,11 @@ def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
         case ConversationsConfig():
             from pellucid.corpora.conversations import ConversationsCorpus
 
-            files, held_out = options.pop("files"), options.pop("validation_files")
-            if files:
-                options["path"] = FORMAT_OF_SUFFIX[Path(files[0]).suffix]
-                options["data_files"] = {"train": files, **({"validation": held_out} if held_out else {})}
-                options["validation_split"] = "validation" if held_out else None
-            return ConversationsCorpus(**options)
+            return ConversationsCorpus(**_of_data_set(options))
+        case TokensConfig():
+            from pellucid.corpora.tokens import TokensCorpus
+
+            return TokensCorpus(**_of_data_set(options))
         case PreferencesConfig():
             from pellucid.corpora.preferences import preferences
 
@@ -84,6 +85,16 @@ def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
             return DrawnSums(build_language(config), config.size, config.seed, config.validation_fraction)
         case _:  # the other languages
             return Drawn(build_language(config), config.size, config.seed, config.validation_fraction)
+
+
+def _of_data_set(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a DataSet, which has local files, if there are any, as the data files of their format."""
+    files, held_out = options.pop("files"), options.pop("validation_files")
+    if files:
+        options["path"] = FORMAT_OF_SUFFIX[Path(files[0]).suffix]
+        options["data_files"] = {"train": files, **({"validation": held_out} if held_out else {})}
+        options["validation_split"] = "validation" if held_out else None
+    return options
 
 
 def build_language(config: LanguageConfig) -> Language:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from pellucid.languages.language import Language
 
@@ -31,7 +31,12 @@ class Piece(NamedTuple):
 
 
 class Corpus(ABC):
-    """A source of text. It can be read many times, and gives the same text each time."""
+    """A source of text. It can be read many times, and gives the same text each time.
+
+    is_text: whether it is, and not ids that are only written as text: " 12 7 3".
+    """
+
+    is_text: ClassVar[bool] = True
 
     @property
     @abstractmethod

@@ -148,6 +148,7 @@ def _each_once(names: list[str], where: str) -> list[str]:
 def _json_rows(file: BinaryIO, name: str, key: str | None = None) -> Iterator[Row]:
     """The objects of a file: one per line, or a list of them; a single object may take several lines.
 
+    A text alone is a record with the column `text`, and a list of whole numbers alone one with the column `ids`.
     With a key, they are those of the list that the object has under it.
     """
     lines = enumerate(_lines(file, name), 1)
@@ -161,7 +162,7 @@ def _json_rows(file: BinaryIO, name: str, key: str | None = None) -> Iterator[Ro
                 value = value.get(key) if isinstance(value, dict) else None
                 if not isinstance(value, list):
                     raise DataError(where, f"has no list under the key {key!r}", "name its key in corpus.field")
-            is_list = is_first and isinstance(value, list)
+            is_list = is_first and isinstance(value, list) and not (value and _are_ids(value))
             is_first = False
             for i, record in enumerate(value if is_list else [value], 1):
                 yield _json_row(record, f"{name}, record {i:,}" if is_list else where)
@@ -211,11 +212,15 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
+def _are_ids(value: Any) -> bool:
+    return isinstance(value, list) and all(type(each) is int for each in value)
+
+
 def _json_row(record: Any, where: str) -> Row:
-    if isinstance(record, str):
-        record = {"text": record}
+    if isinstance(record, str) or _are_ids(record):
+        record = {"text" if isinstance(record, str) else "ids": record}
     if not isinstance(record, dict):
-        fix = 'give each record as {"column": "text", ...}'
+        fix = 'give each record as {"column": "text", ...}, and ids as [2, 0, 1]'
         raise DataError(where, f"holds {type(record).__name__}, not a record", fix)
     return Row(where, record)
 

@@ -148,6 +148,9 @@ def _write(
     tokenizer_settings: dict[str, object],
 ) -> Manifest:
     tokenizer = train_tokenizer(*(_texts(corpus, split, "learning tokens from") for split in FILE_OF_SPLIT))
+    if corpus.is_text != tokenizer.is_text:
+        what = f"its vocabulary is of {'text' if tokenizer.is_text else 'ids'}, and the corpus is not"
+        raise DataError("tokenizer", what, "use ids with a vocabulary of ids, and text with one of text")
     if isinstance(corpus, ConversationCorpus):
         tokenizer = tokenizer.with_chat_tokens()
     tokenizer.save(draft / TOKENIZER_FILE)

@@ -28,7 +28,8 @@ SCALE_FILE = "scale.json"
 MOST_TO_READ = 1 << 22  # tokens: the last ones of a longer training text; a longer validation text is not read
 LONGEST = 10  # tokens of an n-gram; in text of BPE tokens, five are about as good
 LEAST_GAIN = 0.01  # longer n-grams are counted as long as that saves this share of the nats
-BY_HEART = 0.5  # of the bits per byte of held-out text: with fewer on its training text, a model knows that by heart
+BY_HEART = 0.5  # of what held-out text costs: if its training text costs less, a model knows that by heart
+UNIT = "bits/byte"
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -37,45 +38,52 @@ Floats = NDArray[np.float64]
 class Scale(Section):
     """The figures of a counter of `n`-grams and of xz on the validation text.
 
-    training_bits_per_byte: what the model itself reaches on text that it was trained on, if that was measured.
+    Bits per byte are None of ids, which are no text, and there nats per token are compared. training: what the model
+    itself reaches, in the unit that is compared, on text that it was trained on, if that was measured.
     """
 
     n: int
-    counter_bits_per_byte: float
     counter_nats_per_token: float
-    xz_bits_per_byte: float
-    training_bits_per_byte: float | None = None
+    counter_bits_per_byte: float | None
+    xz_bits_per_byte: float | None
+    training: float | None = None
 
-    def beside(self, training_bits_per_byte: float) -> Scale:
+    def beside(self, training: float) -> Scale:
         """With what the model itself reaches on text that it was trained on."""
-        return self.model_copy(update={"training_bits_per_byte": training_bits_per_byte})
+        return self.model_copy(update={"training": training})
 
-    def rows(self, bits_per_byte: float) -> dict[str, str | None]:
-        """For the table of an evaluation: what it is, and the text."""
-        seen, advice = self.training_bits_per_byte, "; more text, model.dropout or fewer steps may help"
-        advice = f": learned by heart{advice}" if self.is_by_heart(bits_per_byte) else ""
+    @property
+    def _counter(self) -> float:
+        return self.counter_nats_per_token if self.counter_bits_per_byte is None else self.counter_bits_per_byte
+
+    def rows(self, figure: float) -> dict[str, str | None]:
+        """For the table of an evaluation with this figure of the model: what it is, and the text."""
+        seen, xz, unit = self.training, self.xz_bits_per_byte, "nats/token" if self.xz_bits_per_byte is None else UNIT
+        advice = "; more text, model.dropout or fewer steps may help"
+        advice = f": learned by heart{advice}" if self.is_by_heart(figure) else ""
         return {
-            "counter": f"{self.counter_bits_per_byte:.4f} bits/byte with counts of {self.n} tokens in a row",
-            "xz": f"{self.xz_bits_per_byte:.4f} bits/byte if it is compressed after the training text",
-            "training text": None if seen is None else f"{seen:.4f} bits/byte{advice}",
+            "counter": f"{self._counter:.4f} {unit} with counts of {self.n} tokens in a row",
+            "xz": None if xz is None else f"{xz:.4f} {unit} if it is compressed after the training text",
+            "training text": None if seen is None else f"{seen:.4f} {unit}{advice}",
         }
 
-    def is_by_heart(self, bits_per_byte: float) -> bool:
-        """Whether text that the model was trained on costs it less than half of these, those of held-out text."""
-        return self.training_bits_per_byte is not None and self.training_bits_per_byte < BY_HEART * bits_per_byte
+    def is_by_heart(self, figure: float) -> bool:
+        """Whether text that the model was trained on costs it less than half of this, what held-out text costs."""
+        return self.training is not None and self.training < BY_HEART * figure
 
-    def line(self, bits_per_byte: float) -> str:
-        """Beside the bits per byte of a model, in one line."""
-        line = f"(a counter of {self.n}-grams {self.counter_bits_per_byte:.4f}, xz {self.xz_bits_per_byte:.4f})"
-        if self.is_by_heart(bits_per_byte):
-            line += f"   learned by heart: {self.training_bits_per_byte:.4f} on text that it was trained on"
+    def line(self, figure: float) -> str:
+        """Beside the figure of a model, in one line."""
+        xz = "" if self.xz_bits_per_byte is None else f", xz {self.xz_bits_per_byte:.4f}"
+        line = f"(a counter of {self.n}-grams {self._counter:.4f}{xz})"
+        if self.is_by_heart(figure):
+            line += f"   learned by heart: {self.training:.4f} on text that it was trained on"
         return line
 
     def __str__(self) -> str:
-        return (
-            f"on the validation text, a counter of {self.n}-grams reaches {self.counter_nats_per_token:.4f} nats/token "
-            f"({self.counter_bits_per_byte:.4f} bits/byte), xz {self.xz_bits_per_byte:.4f} bits/byte"
-        )
+        line = f"a counter of {self.n}-grams reaches {self.counter_nats_per_token:.4f} nats/token"
+        if self.xz_bits_per_byte is not None:
+            line += f" ({self.counter_bits_per_byte:.4f} {UNIT}), xz {self.xz_bits_per_byte:.4f} {UNIT}"
+        return f"on the validation text, {line}"
 
 
 def scale_of(directory: Path, train: TokenFile, validation: TokenFile, tokenizer: Tokenizer) -> Scale | None:
@@ -86,13 +94,16 @@ def scale_of(directory: Path, train: TokenFile, validation: TokenFile, tokenizer
         return None
     read = train.tokens[-MOST_TO_READ:]
     n, nats = count(read, validation.tokens, tokenizer.vocab_size)
-    text, held_out = (as_bytes(tokens, tokenizer) for tokens in (read, validation.tokens[1:]))
-    n_bytes = len(held_out) - np.isin(validation.tokens[1:], tokenizer.end_of_text).sum()
+    counter, xz = None, None
+    if tokenizer.is_text:
+        text, held_out = (as_bytes(tokens, tokenizer) for tokens in (read, validation.tokens[1:]))
+        n_bytes = len(held_out) - np.isin(validation.tokens[1:], tokenizer.end_of_text).sum()
+        counter, xz = nats / math.log(2) / n_bytes, 8 * compressed(text, held_out) / n_bytes
     scale = Scale(
         n=n,
-        counter_bits_per_byte=nats / math.log(2) / n_bytes,
         counter_nats_per_token=nats / validation.n_targets,
-        xz_bits_per_byte=8 * compressed(text, held_out) / n_bytes,
+        counter_bits_per_byte=counter,
+        xz_bits_per_byte=xz,
     )
     with suppress(OSError):  # in a folder of others
         write_whole(directory / SCALE_FILE, scale.model_dump_json() + "\n")

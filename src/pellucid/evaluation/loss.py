@@ -40,7 +40,7 @@ class Evaluation:
     """Nats spent on a text, in the units that people compare.
 
     nats: −Σ log p(token), end-of-text tokens included.   n_tokens: how many were predicted.
-    n_bytes: UTF-8 bytes of the text.                      floor_nats: the text's own −log p under the truth, if known.
+    n_bytes: UTF-8 bytes; of ids, which are no text, 0.    floor_nats: the text's own −log p under the truth, if known.
     frequency_nats: what a reader spends who knows how often each token occurs in the text, and no context.
     impossible: the share of the model's probability on impossible texts, if known (`proof.impossible_mass`).
     skills: the same by skill, if known.                   answers: how instructions are answered, if that was asked.
@@ -77,9 +77,14 @@ class Evaluation:
         return math.exp(min(700.0, self.loss_nats_per_token))
 
     @property
-    def bits_per_byte(self) -> float:
-        """Comparable between tokenizers, unlike loss per token."""
-        return self.nats / math.log(2) / self.n_bytes
+    def bits_per_byte(self) -> float | None:
+        """Comparable between tokenizers, unlike loss per token. None of what is no text."""
+        return self.nats / math.log(2) / self.n_bytes if self.n_bytes else None
+
+    @property
+    def compared(self) -> float:
+        """The figure that stands beside those of a scale: bits per byte, or nats per token of what is no text."""
+        return self.loss_nats_per_token if self.bits_per_byte is None else self.bits_per_byte
 
     @property
     def floor_nats_per_token(self) -> float | None:
@@ -137,8 +142,8 @@ class Evaluation:
         facts = {
             "loss": f"{self.loss_nats_per_token:.4f} nats/token over {self.n_tokens:,} tokens",
             "perplexity": f"{self.perplexity:.3f}",
-            "bits/byte": f"{self.bits_per_byte:.4f}",
-            **(self.scale.rows(self.bits_per_byte) if self.scale else {}),
+            "bits/byte": self.bits_per_byte is not None and f"{self.bits_per_byte:.4f}",
+            **(self.scale.rows(self.compared) if self.scale else {}),
             "floor": self.floor_nats is not None
             and f"{self.floor_nats_per_token:.4f} nats/token: the best that any model can do",
             "excess": self.floor_nats is not None
@@ -149,7 +154,10 @@ class Evaluation:
             f"of its probability is on impossible texts",
             "verdict": self.chance is not None and self.chance < IMPOSSIBLE and self.verdict(),
         }
-        known, matters = [(name, text) for name, text in facts.items() if text], 2 if self.scale else 4
+        known, matters = (
+            [(name, text) for name, text in facts.items() if text],
+            4 if self.scale is None else 2 if self.n_bytes else 0,
+        )
         return "\n\n".join(
             [table((), known, {matters: "bold"}), *(part.table() for part in (self.skills, self.answers) if part)]
         )
@@ -166,8 +174,9 @@ class Evaluation:
     def __str__(self) -> str:
         loss = f"loss {self.loss_nats_per_token:.4f} nats/token"
         if self.floor_nats is None:
-            scale = self.scale.line(self.bits_per_byte) if self.scale else ""
-            return f"{loss}   perplexity {self.perplexity:.2f}   {self.bits_per_byte:.4f} bits/byte {scale}".rstrip()
+            scale = self.scale.line(self.compared) if self.scale else ""
+            bits = "" if self.bits_per_byte is None else f"{self.bits_per_byte:.4f} bits/byte "
+            return f"{loss}   perplexity {self.perplexity:.2f}   {bits}{scale}".rstrip()
         return (
             f"{loss}   floor {self.floor_nats_per_token:.4f}   "
             f"excess {self.excess_nats_per_token:.4f} ({self.excess_fraction:.1%} of the floor)"
@@ -243,7 +252,7 @@ def nats_and_hits(logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]
 def evaluation_of(scores: Scores, token_file: TokenFile, tokenizer: Tokenizer, truth: TokenTruth | None) -> Evaluation:
     """The figures of the scored tokens, with the truth about the same tokens if it is known."""
     tokens_N = token_file.tokens[scores.places + 1]
-    bytes_V = np.array([len(tokenizer.token_bytes(id_)) for id_ in range(tokenizer.vocab_size)])
+    bytes_V = np.array([tokenizer.is_text * len(tokenizer.token_bytes(id_)) for id_ in range(tokenizer.vocab_size)])
     evaluation = Evaluation(math.fsum(scores.nats), len(tokens_N), int(bytes_V[tokens_N].sum()), floor_nats=None)
     if truth is None:
         return evaluation

@@ -221,7 +221,7 @@ def _stored(gguf: Any, name: str, tensor: Tensor, precision: Precision) -> tuple
 def _add_vocabulary(writer: Any, tokenizer: Tokenizer) -> None:
     """Add a vocabulary of byte-level byte-pair encoding. ConfigError if its cuts have no name there."""
     saved = json.loads(tokenizer.to_json())
-    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in saved["model"]["merges"]]
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in saved["model"].get("merges", ())]
     if not merges:  # the library cannot write an empty list, and programs need the list
         raise ConfigError(
             "tokenizer.type", "GGUF needs merges, and this vocabulary has none", EXPORT_TO_HF.after("train with bpe")

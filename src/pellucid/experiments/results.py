@@ -39,7 +39,7 @@ class RunResult(Section):
     tokens: int
     seconds: float
     val_loss: float
-    bits_per_byte: float
+    bits_per_byte: float | None
     floor: float | None
     excess: float | None
     left_to_learn: float | None = None

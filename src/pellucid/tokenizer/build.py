@@ -7,11 +7,11 @@ from pathlib import Path
 
 from typing_extensions import assert_never
 
-from pellucid.config.data import BytePairConfig, CharacterConfig, FileTokenizerConfig, TokenizerConfig
+from pellucid.config.data import BytePairConfig, CharacterConfig, FileTokenizerConfig, IdsConfig, TokenizerConfig
 from pellucid.errors import DataError
 from pellucid.files import require_regular
 from pellucid.tokenizer.tokenizer import WORD, Tokenizer, require_unicode
-from pellucid.tokenizer.train import train_byte_pairs, train_characters
+from pellucid.tokenizer.train import train_byte_pairs, train_characters, vocabulary_of_ids
 
 BYTES_PER_MEGABYTE = 1_000_000
 # Learning keeps every distinct word in memory, at some 70 bytes per byte. 32 MB of ordinary text stay far below this;
@@ -20,7 +20,7 @@ DISTINCT_BYTES = 8_000_000
 
 
 def train_tokenizer(config: TokenizerConfig, train_texts: Iterable[str], validation_texts: Iterable[str]) -> Tokenizer:
-    """Train byte pairs on the training texts, make a vocabulary of the characters in both, or read a tokenizer file.
+    """Train byte pairs on the training texts; take the characters, or ids, in both; or read a tokenizer file.
 
     The texts are read once and may be streams; each may be a piece of a document, cut at the end of a word.
     """
@@ -35,6 +35,9 @@ def train_tokenizer(config: TokenizerConfig, train_texts: Iterable[str], validat
             )
         case CharacterConfig():
             return train_characters(chain(train_texts, validation_texts), special_tokens=config.special_tokens)
+        case IdsConfig():
+            texts, n_ids = chain(train_texts, validation_texts), config.n_ids
+            return vocabulary_of_ids(texts, n_ids=n_ids, special_tokens=config.special_tokens)
         case FileTokenizerConfig():
             return Tokenizer.load(Path(config.path))
         case _:

@@ -1,8 +1,8 @@
 """Text to token ids and back: a wrapper around the `tokenizers` library.
 
-There are two kinds of vocabulary. Byte-level byte-pair encoding spells a text as UTF-8 bytes and joins frequent
+There are three kinds of vocabulary. Byte-level byte-pair encoding spells a text as UTF-8 bytes and joins frequent
 neighbours into longer tokens, so it can write anything. The character vocabulary has one token for each character of
-its corpus.
+its corpus. That of ids is for what is no text: its tokens are the numbers from 0 on, with a blank before each.
 
 Control tokens, such as the one that ends a document, never come from text: text that spells `<|endoftext|>` becomes
 ordinary tokens. The first control token ends each document, unless a template in the tokenizer.json says otherwise, as
@@ -41,6 +41,7 @@ USER, ASSISTANT, END_OF_TURN = CHAT_TOKENS = ("<|user|>", "<|assistant|>", "<|en
 LOSSLESS_CUTS = ("ByteLevel", "Split", "Digits")
 
 
+IDS = "WordLevel"  # the library's name for a vocabulary of words, which are numbers here
 MAX_BYTES = 1 << 26  # the largest tokenizer.json in use has a fifth of this
 MOST_TOKENS = 1 << 24  # this many ids take little memory; no tokenizer in use has a tenth
 OTHER_KIND = "use a tokenizer of byte-level byte-pair encoding, as those of GPT-2, Llama 3 and Qwen"
@@ -49,6 +50,7 @@ OTHER_KIND = "use a tokenizer of byte-level byte-pair encoding, as those of GPT-
 class Tokenizer:
     """A trained vocabulary: made by `tokenizer/train.py`, or read from a tokenizer.json.
 
+    is_text: whether it is not one of ids, whose text is only how they are written: " 12 7 3".
     vocab_size: ids are 0 … vocab_size − 1.   control_ids: all ids that no text is encoded as.
     end_of_text: the control id before, between and after documents.   stop_ids: all ids that end a text, END_OF_TURN
     among them.   has_words: each word of a text (WORD) is encoded separately.   is_lossless: every text is the text of
@@ -63,7 +65,7 @@ class Tokenizer:
         description = json.loads(self._library.to_str())
         vocabulary = self._library.get_vocab(with_added_tokens=True)
         added = self._library.get_added_tokens_decoder()
-        self.vocab_size = len(vocabulary)
+        self.vocab_size, self.is_text = len(vocabulary), description["model"]["type"] != IDS
         self.control_ids = tuple(sorted(id_ for id_, token in added.items() if token.special))
         before, after = template_ids(description["post_processor"])
         self.end_of_text = [*before, *after, *self.control_ids][0]
@@ -71,15 +73,19 @@ class Tokenizer:
         end_of_turn = [self._control_id[END_OF_TURN]] if END_OF_TURN in self._control_id else []
         self.stop_ids = tuple(dict.fromkeys([self.end_of_text, *after, *end_of_turn]))
         texts = {id_: token for token, id_ in vocabulary.items() if id_ not in added}
-        self._characters: frozenset[str] | None = None  # None: any character can be written
-        if description["pre_tokenizer"] is None:
-            self._bytes = {id_: character.encode() for id_, character in texts.items()}
-            self._characters = frozenset(texts.values())
+        self._symbols: frozenset[str] | None = None  # characters, or ids, that can be written; None: anything
+        if description["pre_tokenizer"] is None or not self.is_text:
+            blank = "" if self.is_text else " "
+            self._bytes = {id_: (blank + symbol).encode() for id_, symbol in texts.items()}
+            self._symbols = frozenset(texts.values())
         else:
             byte_of = byte_of_symbol()
             self._bytes = {id_: bytes(byte_of[symbol] for symbol in token) for id_, token in texts.items()}
         self._bytes.update({id_: b"" if token.special else token.content.encode() for id_, token in added.items()})
-        self.has_words, self.is_lossless = _has_words(description), _is_lossless(description)
+        self.has_words, self.is_lossless = (
+            self.is_text and _has_words(description),
+            not self.is_text or _is_lossless(description),
+        )
         # `encode` for many texts at once
         self.encode_batch = WordCache(WORD.findall, self._encode_words) if self.has_words else self._encode_texts
 
@@ -140,10 +146,14 @@ class Tokenizer:
         path.write_text(self.to_json(), encoding="utf-8")
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a text. DataError for half a surrogate pair, or a character that the vocabulary lacks."""
+        """Token ids of a text. DataError for half a surrogate pair, or a character or id that the vocabulary lacks."""
         self._check(text)
         with _panics_are_errors("text"):
-            ids: list[int] = self._library.encode(text, add_special_tokens=False).ids
+            ids: list[int] = (
+                self._library.encode(text, add_special_tokens=False).ids
+                if self.is_text
+                else [int(number) for number in text.split()]
+            )
         return ids
 
     def encode_exactly(self, texts: Sequence[str]) -> list[NDArray[np.uint32]]:
@@ -161,14 +171,14 @@ class Tokenizer:
     def merges(self) -> dict[int, tuple[int, int]]:
         """The pair of ids that each merged token was made of, in the order in which they were learned."""
         id_of = self._library.get_vocab(with_added_tokens=False)
-        pairs = json.loads(self._library.to_str())["model"]["merges"]
+        pairs = json.loads(self._library.to_str())["model"].get("merges", ())
         return {id_of[left + right]: (id_of[left], id_of[right]) for left, right in pairs}
 
     def writable_length(self, text: str) -> int:
         """The number of characters before the first that cannot be encoded, which a character vocabulary may lack."""
-        if self._characters is None:
+        if self._symbols is None:
             return len(text)
-        return next((i for i, character in enumerate(text) if character not in self._characters), len(text))
+        return next((i for i, character in enumerate(text) if character not in self._symbols), len(text))
 
     def token_bytes(self, id_: int) -> bytes:
         """The UTF-8 bytes of a token, which may be part of a character; none for a control token."""
@@ -185,17 +195,19 @@ class Tokenizer:
         return (encoding.ids for encoding in encodings)
 
     def _encode_texts(self, texts: Sequence[str]) -> list[NDArray[np.uint32]]:
-        return [np.array(ids, dtype=np.uint32) for ids in self._encode_words(texts)]
+        ids_of_texts = self._encode_words(texts) if self.is_text else map(self.encode, texts)
+        return [np.array(ids, dtype=np.uint32) for ids in ids_of_texts]
 
     def _check(self, text: str) -> None:
         require_unicode(text)
-        if self._characters is not None and (unknown := set(text) - self._characters):
-            character = min(unknown)
-            raise DataError(
-                "text",
-                f"the character {character!r} (U+{ord(character):04X}) is not in the vocabulary of the char tokenizer",
-                "leave it out, or train with tokenizer.type=bpe, which knows every character",
-            )
+        if self._symbols is not None and (unknown := set(text if self.is_text else text.split()) - self._symbols):
+            first = min(unknown)
+            what = f"{first!r} is none of the ids 0 to {len(self._symbols) - 1:,} of this vocabulary"
+            fix = "write ids alone, with blanks between them, as in '2 0 1'"
+            if self.is_text:
+                what = f"the character {first!r} (U+{ord(first):04X}) is not in the vocabulary of the char tokenizer"
+                fix = "leave it out, or train with tokenizer.type=bpe, which knows every character"
+            raise DataError("text", what, fix)
 
 
 def require_unicode(text: str) -> None:
@@ -256,18 +268,18 @@ def _require_harmless(tokenizer_json: str, source: str) -> None:
 def _not_expressible(description: dict[str, Any], ids: Iterable[int]) -> str | None:
     """Why texts could not be decoded exactly from this tokenizer's tokens; None if they can. ids: all that it has."""
     model, normalizer, added = (description[key] for key in ("model", "normalizer", "added_tokens"))
-    ids = sorted(ids)
-    if model["type"] != "BPE":
+    ids, numbers = sorted(ids), {str(id_): id_ for id_ in range(len(model["vocab"]))}
+    if (model["type"], model["vocab"]) != (IDS, numbers) and model["type"] != "BPE":
         return f"its model is {model['type']}, not byte-pair encoding"
-    if any(model[key] for key in ("byte_fallback", "dropout", "end_of_word_suffix")):
+    if any(model.get(key) for key in ("byte_fallback", "dropout", "end_of_word_suffix")):
         return "its tokens are not runs of bytes (SentencePiece, or marks at the ends of words)"
     if normalizer and normalizer["type"] != "NFC":  # text in that form stays as it is; `encode_exactly` finds any other
         return f"it changes the text first ({normalizer['type']})"
     if ids != list(range(len(ids))):
         return f"its ids have gaps: {len(ids):,} tokens, the last with id {ids[-1]:,}"
     controls = {token["id"] for token in added if token["special"]}
-    if not controls:
-        return "no control token ends a document"
+    if model["type"] == IDS or not controls:
+        return None if controls else "no control token ends a document"
     if stripping := [each["content"] for each in added if not each["special"] and (each["lstrip"] or each["rstrip"])]:
         return f"its token {stripping[0]!r} swallows the blanks beside it"
     spelled = _spelled(model)

@@ -39,6 +39,22 @@ def train_characters(texts: Iterable[str], *, special_tokens: Sequence[str]) -> 
     return _with_control_tokens(library_tokenizer, special_tokens)
 
 
+def vocabulary_of_ids(texts: Iterable[str], *, n_ids: int | None, special_tokens: Sequence[str]) -> Tokenizer:
+    """The numbers from 0 to `n_ids` - 1, or to the largest in the texts, each as the token with this id.
+
+    DataError for an id of `n_ids` or more.
+    """
+    largest = max((max(map(int, text.split()), default=0) for text in texts), default=0)
+    if n_ids is not None and largest >= n_ids:
+        fix = f"give {largest + 1} or more, or leave it out"
+        raise DataError(f"tokenizer.n_ids {n_ids}", f"the corpus holds the id {largest}", fix)
+    numbers = {str(id_): id_ for id_ in range(n_ids or largest + 1)}
+    library_tokenizer = tokenizers.Tokenizer(models.WordLevel(numbers))
+    library_tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    library_tokenizer.decoder = decoders.Replace(tokenizers.Regex(r"^(?=\d)"), " ")  # a blank before each
+    return _with_control_tokens(library_tokenizer, special_tokens)
+
+
 def _with_control_tokens(library_tokenizer: tokenizers.Tokenizer, special_tokens: Sequence[str]) -> Tokenizer:
     """Add control tokens with the last ids. One that the vocabulary already has would share its id with text."""
     for token in special_tokens:

@@ -136,7 +136,7 @@ export function textPanel(root, view) {
       const both = `${nameOf(left)} + ${nameOf(right)}`;
       return h("span.merge.mono", { title: `merge number ${rank}` }, both, h("sub", rank));
     });
-    const alone = h("span.muted", bytes ? "a single byte: no merge made it" : "");
+    const alone = h("span.muted", bytes.length === 2 ? "a single byte: no merge made it" : "");
     fill(
       card,
       h("div", h("b.mono", nameAt(view, place)), h("span.muted", ` token ${place} · id `, number, ` · ${origin}`)),
