@@ -321,12 +321,15 @@ class Run:
         to: Format = "hf",
         precision: ExportPrecision = "fp32",
         base: str | Path | None = None,
+        rewrite: bool = True,
     ) -> None:
         """Write this checkpoint into a new folder that transformers ("hf") or llama.cpp ("gguf") reads.
 
         With "peft" its adapter alone; `base` is then the folder of transformers that holds the adapter's base.
+        rewrite: if transformers has no class for the model, write an equal one of another shape; else refuse it.
         """
-        export_run(self.directory, Path(directory), to=to, precision=precision, base=str(base) if base else None)
+        base = str(base) if base else None
+        export_run(self.directory, Path(directory), to=to, precision=precision, base=base, rewrite=rewrite)
 
     @checked
     def merge(self, run_dir: str | Path) -> Run:

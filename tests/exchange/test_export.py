@@ -16,9 +16,13 @@ from edits import edit
 from exchange.hugging_face_models import assert_same_logits
 from pellucid.checkpoint.step_directory import read_checkpoint, write_checkpoint
 from pellucid.checkpoint.training_state import model_tensors
+from pellucid.config.load import load_run_config
+from pellucid.config.shipped import find_config
 from pellucid.errors import ConfigError
+from pellucid.exchange.architectures import class_for
 from pellucid.exchange.export import export_run
 from pellucid.model.attention import MultiHeadAttention
+from pellucid.model.build import build_model
 from tiny_run import TINY_RUN, VERSES
 
 END = "<|endoftext|>"
@@ -277,3 +281,17 @@ def test_a_run_on_ids_writes_the_same_numbers_in_transformers_and_comes_back(wor
     assert pellucid("generate", "back", "--prompt", "7 12 0", "--greedy", "--max-new-tokens", "20").stdout == ours
     explained = pellucid("explain", run, "--prompt", "7 12 0")
     assert " 12" in explained.stdout
+
+
+def test_what_would_be_rewritten_is_refused_if_that_is_asked_and_the_page_says_how_to_train_without(pellucid, tmp_path):
+    refused = pellucid("export", "demo", tmp_path / "out", "--to", "hf", "--no-rewrite")
+    assert_refused_whole(refused, 2, r"^error: model\.[\w.]+: no class of transformers has \w+ here")
+    assert not (tmp_path / "out").exists()
+    assert_refused_whole(
+        pellucid("export", "demo", tmp_path / "out", "--to", "gguf", "--no-rewrite"), 2, "leave it out"
+    )
+    page = (Path(__file__).parents[2] / "docs/ecosystem.md").read_text("utf-8")
+    [command] = re.findall(r"^pellucid train fables (model\.norm=.*)", page, re.MULTILINE)
+    overrides = [*command.split(), "model.d_model=16", "model.n_heads=2"]
+    config = load_run_config(find_config(Path("fables")), overrides).model
+    assert class_for(config, build_model(config, 300).state_dict()).name == "Qwen3ForCausalLM"

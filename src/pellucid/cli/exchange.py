@@ -7,6 +7,7 @@ from typer import Argument, Option
 
 from pellucid.cli.arguments import Json, Run, Which
 from pellucid.cli.terminal import heavy_imports, note, print_result
+from pellucid.errors import ConfigError
 
 
 def export(
@@ -23,13 +24,18 @@ def export(
     base: Annotated[
         str | None, Option(metavar="DIR_OR_HUB_ID", help="For peft: the adapter's base, a transformers folder.")
     ] = None,
+    no_rewrite: Annotated[
+        bool, Option("--no-rewrite", help="For hf: refuse a model that no class has as it is, instead of an equal one.")
+    ] = False,
     checkpoint: Which = "best",
 ) -> None:
     """Export a trained model for other programs. A folder for transformers or PEFT, or a GGUF file for llama.cpp."""
     with heavy_imports():
         from pellucid.exchange.export import export_run
 
-    export_run(run, directory, to=to, which=checkpoint, precision=precision, base=base)
+    if no_rewrite and to != "hf":
+        raise ConfigError("command line", "--no-rewrite is for --to hf", "leave it out")
+    export_run(run, directory, to=to, which=checkpoint, precision=precision, base=base, rewrite=not no_rewrite)
     print(directory)
 
 

@@ -55,12 +55,14 @@ def export_run(
     which: str = "best",
     precision: Precision = "fp32",
     base: str | None = None,
+    rewrite: bool = True,
 ) -> None:
     """Write the checkpoint that RUN and best|latest|STEP name into a new folder.
 
-    base: for PEFT, the transformers folder of the adapter's base. Raises ConfigError, naming the knob, for a model that
-    the format does not support, and for a folder that is not empty; CheckpointError for a damaged run, InputOutputError
-    for disk errors. Then nothing is left behind.
+    base: for PEFT, the transformers folder of the adapter's base. rewrite: if transformers has no class for the model,
+    write an equal one of another shape (`rewrites.py`), whose heads may be wider; otherwise refuse it. Raises
+    ConfigError, naming the knob, for a model that the format does not support, and for a folder that is not empty;
+    CheckpointError for a damaged run, InputOutputError for disk errors. Then nothing is left behind.
     """
     directory = Path(os.path.abspath(directory))
     require_empty(directory)
@@ -80,7 +82,7 @@ def export_run(
         raise ConfigError("model", f"{own} has no name in other programs", "export a model without it")
     match to:
         case "hf":
-            _write_hugging_face(trained, trained.config.model, directory, precision, card)
+            _write_hugging_face(trained, trained.config.model, directory, precision, card, rewrite)
         case "gguf":
             _write_gguf(trained, trained.config.model, directory, precision, card)
         case "peft":
@@ -92,10 +94,10 @@ def export_run(
 
 
 def _write_hugging_face(
-    trained: TrainedModel, config: DecoderConfig, directory: Path, precision: Precision, card: Card
+    trained: TrainedModel, config: DecoderConfig, directory: Path, precision: Precision, card: Card, rewrite: bool
 ) -> None:
     any_tokenizer = cuts_as(trained.tokenizer) != "qwen2"
-    config, tensors = _with_class(config, model_tensors(trained.model), any_tokenizer)
+    config, tensors = _with_class(config, model_tensors(trained.model), any_tokenizer, rewrite)
     tensors = {name: rounded(name, tensor, precision) for name, tensor in tensors.items()}
     vocab_size = trained.tokenizer.vocab_size
     hf_config, hf_tensors = to_hugging_face(config, tensors, vocab_size, any_tokenizer=any_tokenizer)
@@ -141,11 +143,15 @@ def _write_gguf(
         (draft / "README.md").write_text(card(exported, loading), encoding="utf-8", newline="\n")
 
 
-def _with_class(config: DecoderConfig, tensors: Tensors, any_tokenizer: bool) -> tuple[DecoderConfig, Tensors]:
+def _with_class(
+    config: DecoderConfig, tensors: Tensors, any_tokenizer: bool, rewrite: bool = True
+) -> tuple[DecoderConfig, Tensors]:
     """The decoder, or an equal one, that some class computes. Raises ConfigError, naming the knob, if there is none."""
     try:
         class_for(config, tensors, any_tokenizer=any_tokenizer)
     except ConfigError as refusal:
+        if not rewrite:
+            raise
         try:
             config, tensors = as_llama(config, tensors)
             class_for(config, tensors, any_tokenizer=any_tokenizer)
