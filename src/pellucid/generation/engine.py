@@ -159,9 +159,10 @@ class Engine:
     def _begin_anew(self, rows: list[Writing]) -> None:
         """Where the context is full, its last half is to be read again; where a text was dropped, its prompt."""
         some = rows[:1] if isinstance(self._memory, InStep) else rows  # in step all are full at the same time
-        full = self._max_positions
-        if any(self._memory.length(row.slot) == full or not row.token_ids for row in some):
-            for row in [row for row in rows if self._memory.length(row.slot) == full or not row.token_ids]:
+        if any(self._memory.length(row.slot) == self._max_positions or not row.token_ids for row in some):
+            for row in [
+                row for row in rows if self._memory.length(row.slot) == self._max_positions or not row.token_ids
+            ]:
                 self._memory.empty(row.slot)
                 row.unread = row.latest(self._max_positions)
                 self._is_reading = True

@@ -62,7 +62,7 @@ class Writing:
         return self.text.pieces if self.text else ()
 
     def begin(self, slot: int, max_positions: int) -> None:
-        self.slot, self.unread = slot, self.latest(max_positions)
+        self.slot, self.unread = slot, list(self.prompt_ids[-max_positions:])
         self.generator = np.random.Generator(np.random.Philox(None if self.seed is None else list(self.seed)))
 
     def uniform(self) -> float:
@@ -78,11 +78,12 @@ class Writing:
         self.unread.append(token_id)
         is_last = len(self.token_ids) == self.max_new_tokens
         reason: FinishReason | None = "end_of_text" if is_stop else "length" if is_last else None
-        if self.text and is_stop:
-            self.text.end("end_of_text")
-        elif self.text:
-            self.text.add(token_id, *self._scored(token_id, scores_V), is_last=is_last)
-        reason = self.text.finish_reason if self.text else reason
+        if self.text:
+            if is_stop:
+                self.text.end("end_of_text")
+            else:
+                self.text.add(token_id, *self._scored(token_id, scores_V), is_last=is_last)
+            reason = self.text.finish_reason
         if self.constraint:
             with self.fails_alone():
                 if self.constraint.drops(self, reason):

@@ -94,8 +94,13 @@ def build_positions(config: DecoderConfig) -> Positions:
             return Sinusoidal(config.context_length, config.d_model)
         case RotaryConfig(base=base) as rope:
             K = head_width(config)
-            stretch = None if rope.stretch is None else build_stretch(rope.stretch, base)
-            return Rotary(config.context_length, K, base, rope.rotated_width(K), stretch)
+            return Rotary(
+                config.context_length,
+                K,
+                base,
+                rope.rotated_width(K),
+                build_stretch(rope.stretch, base) if rope.stretch else None,
+            )
         case LearnedConfig():
             return Learned(config.context_length, config.d_model)
         case NoPositionConfig():

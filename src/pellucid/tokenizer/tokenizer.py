@@ -70,8 +70,9 @@ class Tokenizer:
         before, after = template_ids(description["post_processor"])
         self.end_of_text = [*before, *after, *self.control_ids][0]
         self._control_id = {token.content: id_ for id_, token in added.items() if token.special}
-        end_of_turn = [self._control_id[END_OF_TURN]] if END_OF_TURN in self._control_id else []
-        self.stop_ids = tuple(dict.fromkeys([self.end_of_text, *after, *end_of_turn]))
+        self.stop_ids = tuple(
+            dict.fromkeys([self.end_of_text, *after, self._control_id.get(END_OF_TURN, self.end_of_text)])
+        )
         texts = {id_: token for token, id_ in vocabulary.items() if id_ not in added}
         self._symbols: frozenset[str] | None = None  # characters, or ids, that can be written; None: anything
         if description["pre_tokenizer"] is None or not self.is_text:
