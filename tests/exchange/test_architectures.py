@@ -39,9 +39,12 @@ def test_each_combination_of_the_axes_has_a_class_or_a_knob_to_blame():
     """All of those that classes differ in, and any three of all axes."""
     axes = {"zero_init_projections": [False], "feed_forward": EXPERTS, "head_width": [None, 8]}
     fixed = {"norm_placement": ["pre"], "logit_soft_cap": [None], "tied_embeddings": [True], "bias": [False]}
+    fixed |= {"qk_norm": [True, False]}
+    olmo = {**LLAMA, "norm_placement": "output", "qk_norm": "all_heads"}
+    rare = [tiny_config(**each) for each in (olmo, {"norm_placement": "parallel"})]
     chosen = all_combinations(**axes, **fixed, activation=["gelu", "swiglu", "relu_squared"])
     classes = set()
-    for config in chain(chosen, covering_combinations(3, **axes), [tiny_config(norm_placement="parallel")]):
+    for config in chain(chosen, covering_combinations(3, **axes), rare):
         try:
             classes.add(class_for(config, {}).name)
         except ConfigError as error:
@@ -180,6 +183,7 @@ CLASSES = {
         "rope_parameters": ROPES[:3],
     },
     "Arcee": {**HEADS, "head_dim": [4, 6], "attention_bias": BOTH, "mlp_bias": BOTH},
+    "Olmo2": {**HEADS, "head_dim": [4, 6], "attention_bias": BOTH, "rope_parameters": ROPES},
     "GPTNeoX": {
         "num_attention_heads": [2],
         "use_parallel_residual": BOTH,
@@ -359,7 +363,7 @@ def test_llama_as_older_transformers_wrote_it_is_imported(transformers):
         ("Phi3", {"rope_scaling": YARN}, "rope_scaling is {'rope_type': 'yarn'"),
         ("Granite", {"logits_scaling": "2"}, "no GraniteForCausalLM has these tensors and values ("),
         ("Olmo", {"clip_qkv": 8.0}, "clip_qkv is 8.0, but Pellucid has None only"),
-        ("Olmo2", {}, "Olmo2ForCausalLM is no class known here: it has norms of what a sublayer returns"),
+        ("Olmo3", {}, "Olmo3ForCausalLM is no class known here: it has windows in some layers"),
         ("GPT2", {"scale_attn_weights": False}, "scale_attn_weights is False, but Pellucid has True only"),
         ("GPT2", {"activation_function": "quick_gelu"}, "activation_function is 'quick_gelu', but Pellucid has relu"),
     ],

@@ -60,10 +60,10 @@ DENSE, EXPERTS = {"type": "dense"}, {"type": "moe", "n_experts": 3, "top_k": 2}
 ALL_AXES = {
     "position": POSITIONS,
     "norm": ["layer_norm", "rms_norm"],
-    "norm_placement": ["pre", "pre", "pre", "post", "parallel"],
+    "norm_placement": ["pre", "pre", "pre", "post", "parallel", "output"],
     "activation": ["relu", "gelu", "gelu_tanh", "relu_squared", "swiglu"],
     "bias": BIASES,
-    "qk_norm": [False, True],
+    "qk_norm": [False, True, "all_heads"],
     "logit_soft_cap": [None, None, None, 9.0],
     "attention": [*WINDOWS, "linear"],
     "feed_forward": [DENSE, DENSE, EXPERTS, {**EXPERTS, "shared_experts": 1}],
@@ -78,6 +78,7 @@ NEAR = [
     {**GATED, **SWIGLU, "bias": [["queries_keys_values"]], "attention": WINDOWS, "position": POSITIONS[:1]},
     {**GATED, "qk_norm": [True], "attention": WINDOWS, "norm": ["layer_norm", "rms_norm"]},
     {**GATED, "feed_forward": [EXPERTS], "attention": WINDOWS, "position": POSITIONS[:1], "activation": ["swiglu"]},
+    {**GATED, **SWIGLU, "norm_placement": ["output"], "qk_norm": ["all_heads"], "bias": BIASES},
     {"activation": ["gelu_tanh", "gelu_tanh", "relu"], "position": POSITIONS[3:], "bias": BIASES, "attention": WINDOWS},
     {"position": POSITIONS[:2], "bias": BIASES, "attention": WINDOWS, **BESIDE},
 ]
@@ -117,10 +118,8 @@ def function_of(config):
 
 
 def test_what_leaves_for_transformers_computes_the_same_there_and_comes_back_as_it_was(transformers, soak):
-    pythia, stable = {"norm_placement": "parallel", "bias": True}, {"activation": "swiglu"}
-    rare = [tiny_config(position=POSITIONS[1], **choices) for choices in (pythia, stable)]
-    classes = set()
-    for i, config in enumerate([*random_decoders(2000 if soak else 35), *rare]):
+    of_each_class, classes = [tiny_config(**{"position": ROPE, **shape}) for shape in SHAPES.values()], set()
+    for i, config in enumerate([*random_decoders(2000 if soak else 24), *of_each_class]):
         any_tokenizer = i % 2 == 0
         ours = build_away_from_zero(config, VOCAB_SIZE).eval()
         try:
@@ -278,8 +277,9 @@ SHAPES = {
     "Starcoder2ForCausalLM": {"bias": True},
     "SmolLM3ForCausalLM": {**LLAMA, "position": {**ROPE, "unrotated_layers": [0]}},
     "ArceeForCausalLM": {**LLAMA, "activation": "relu_squared"},
-    "GPTNeoXForCausalLM": {"norm_placement": "parallel", "bias": True},
-    "StableLmForCausalLM": {"activation": "swiglu"},
+    "Olmo2ForCausalLM": {**LLAMA, "norm_placement": "output", "qk_norm": "all_heads"},
+    "GPTNeoXForCausalLM": {"norm_placement": "parallel", "bias": True, "position": POSITIONS[1]},
+    "StableLmForCausalLM": {"activation": "swiglu", "position": POSITIONS[1]},
 }
 
 

@@ -53,7 +53,7 @@ def shapes(draw, **fixed):
         "d_ff": draw(st.integers(1, 13)),
         "norm_epsilon": draw(st.sampled_from([1e-6, 1e-5, 1e-2])),
         "tied_embeddings": draw(st.booleans()),
-        "qk_norm": draw(st.booleans()),
+        "qk_norm": draw(st.sampled_from([False, True, "all_heads"])),
         "logit_soft_cap": draw(st.sampled_from([None, 3.0])),
         "activation": draw(st.sampled_from(["relu", "gelu", "gelu_tanh", "relu_squared", "swiglu"])),
     }

@@ -46,10 +46,13 @@ def test_each_step_follows_from_those_before_it(config, layer):
         model = build_away_from_zero(config).eval()
     steps, attention, feed_forward = inside(model, layer)
     block = model.blocks[layer]
-    is_pre, is_parallel = config.norm_placement != "post", config.norm_placement == "parallel"
+    is_parallel = config.norm_placement == "parallel"
+    is_pre = is_parallel or config.norm_placement == "pre"
     for values, residual in ((attention, block.attention), (feed_forward, block.feed_forward)):
         sum_TD = values["x"] + values["output"]
-        close(values["new x"], sum_TD if is_pre else residual.norm(sum_TD))
+        output_TD = values["x"] + residual.norm(values["output"])
+        new_x = {"post": residual.norm(sum_TD), "output": output_TD}
+        close(values["new x"], new_x.get(config.norm_placement, sum_TD))
         if is_pre:
             close(values["norm(x)"], residual.norm((attention if is_parallel else values)["x"]))
     close(attention["new x"], feed_forward["x"])
@@ -278,6 +281,7 @@ ABSOLUTE = {"position": {"type": "learned"}, "qk_norm": False}
         ({"norm": "rms_norm"}, "norm(x)", (21,)),
         ({"norm": "rms_norm", "norm_placement": "post"}, "new x", (10, 21)),
         ({"norm_placement": "parallel"}, "new x", (10,)),
+        ({"norm_placement": "output"}, "new x", (52, 10)),
         ({"activation": "swiglu"}, "hidden", (22,)),
         ({"activation": "relu"}, "hidden", (11,)),
         ({"feed_forward": EXPERTS}, "shares of experts", (40,)),

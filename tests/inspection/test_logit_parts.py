@@ -34,7 +34,7 @@ def test_the_parts_are_those_of_the_equations_and_add_up_to_the_logit(config):
 
     x_ND = traced.residuals[:, PLACE]
     added = [x_ND[0], *x_ND.diff(dim=0)]
-    is_pre = config.norm_placement != "post"
+    is_pre = config.norm_placement in ("pre", "parallel")
     for n, added_D in enumerate(added):
         if n and is_pre:
             torch.testing.assert_close(added_D, traced.outputs[n - 1, PLACE])

@@ -77,7 +77,7 @@ def test_the_decoder_is_the_loops(config, tokens):
     np.testing.assert_allclose(logits_TV, reference_decoder(tokens, config, weights), rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("placement", ["pre", "post", "parallel"])
+@pytest.mark.parametrize("placement", ["pre", "post", "parallel", "output"])
 @pytest.mark.parametrize("norm", ["layer_norm", "rms_norm"])
 def test_logits_are_products_with_what_leaves_the_blocks_normalised_once(placement, norm):
     """Equation 3: z = U norm(x); with post-norm the last block has normalised x."""

@@ -1,6 +1,7 @@
 import torch
 from torch import nn
 
+from pellucid.model.output_norm import OutputNorm
 from pellucid.model.parallel import ParallelBlock
 from pellucid.model.residual import PostNorm, PreNorm
 
@@ -10,6 +11,13 @@ class Times(nn.Module):
 
     def forward(self, x, factor):
         return factor * x
+
+
+class Twice(nn.Module):
+    """A stand-in for a norm that does not go through a sum."""
+
+    def forward(self, x):
+        return 2 * x + 1
 
 
 class Plus1(nn.Module):
@@ -27,6 +35,11 @@ def test_pre_norm_adds_the_sublayer_of_the_norm():
 def test_post_norm_is_the_norm_of_the_sum():
     """Equation 10: norm(x + f(x)) = (5 + 10 * 5) + 1."""
     assert PostNorm(Plus1(), Times())(torch.tensor(5), 10) == 56
+
+
+def test_output_norm_adds_the_norm_of_the_sublayer():
+    """Equation 52: x + norm(f(x)) = 5 + (2 * 10 * 5 + 1)."""
+    assert OutputNorm(Twice(), Times())(torch.tensor(5), 10) == 106
 
 
 def test_in_a_parallel_block_both_sublayers_read_the_same_x():

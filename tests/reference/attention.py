@@ -60,10 +60,16 @@ def linear(x, weight, bias):
     return y
 
 
-def multi_head_attention(x, *, n_heads, n_kv_heads, W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O, attend):
-    """Equation 9. `attend` gets a head's (T, K) queries, keys and values: norm, rotation, then attention."""
+def multi_head_attention(
+    x, *, n_heads, n_kv_heads, W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O, attend, before_heads=lambda x, which: x
+):
+    """Equation 9. `attend` gets a head's (T, K) queries, keys and values: norm, rotation, then attention.
+
+    `before_heads` gets the queries, or keys, of all heads.
+    """
     width = len(W_Q) // n_heads
-    queries, keys, values = linear(x, W_Q, b_Q), linear(x, W_K, b_K), linear(x, W_V, b_V)
+    queries, keys = before_heads(linear(x, W_Q, b_Q), "query"), before_heads(linear(x, W_K, b_K), "key")
+    values = linear(x, W_V, b_V)
     heads = np.zeros((len(x), n_heads * width))
     for head in range(n_heads):
         kv_head = head * n_kv_heads // n_heads

@@ -53,6 +53,8 @@ def block(x, config, weights, name):
 def residual(x, read, config, weights, name, sublayer):
     if config.norm_placement == "post":
         return norm(x + sublayer(read, config, weights, f"{name}.sublayer"), config, weights, f"{name}.norm")
+    if config.norm_placement == "output":
+        return x + norm(sublayer(read, config, weights, f"{name}.sublayer"), config, weights, f"{name}.norm")
     return x + sublayer(norm(read, config, weights, f"{name}.norm"), config, weights, f"{name}.sublayer")
 
 
@@ -71,8 +73,11 @@ def attention_sublayer(x, config, weights, name):
             return positions.rotate_first(rotated, head, 0, config.position.base, config.position.stretch)
         return head
 
+    def of_all_heads(x, which):
+        return norm(x, config, weights, f"{name}.{which}_norm.norm") if config.qk_norm == "all_heads" else x
+
     def attend(q, k, v):
-        if config.qk_norm:
+        if config.qk_norm is True:
             q = norm(q, config, weights, f"{name}.query_norm")
             k = norm(k, config, weights, f"{name}.key_norm")
         if config.attention == "linear":
@@ -84,6 +89,7 @@ def attention_sublayer(x, config, weights, name):
         n_heads=config.n_heads,
         n_kv_heads=config.n_kv_heads or config.n_heads,
         attend=attend,
+        before_heads=of_all_heads,
         **matrices(weights, name, "Q", "K", "V", "O"),
     )
 

@@ -14,6 +14,7 @@ KINDS = {
     "decoder": DECODER,
     "post-norm": DECODER | {"norm_placement": "post", "tied_embeddings": False, "position": {"type": "learned"}},
     "parallel": DECODER | {"norm_placement": "parallel"},
+    "output norm": DECODER | {"norm_placement": "output", "norm": "rms_norm", "qk_norm": "all_heads"},
     "wide heads": DECODER | {"head_width": 6, "n_kv_heads": 1, "qk_norm": True, "bias": True, "activation": "swiglu"},
     "experts": DECODER | {"feed_forward": {"type": "moe", "n_experts": 4, "shared_experts": 1}},
     "linear": DECODER | {"attention": "linear", "n_layers": 5},
@@ -68,7 +69,10 @@ def test_a_step_of_a_layer_has_the_formulas_by_which_this_model_computes_it_and_
         of_step for step, of_step in zip(steps, lines, strict=True) if step.name not in ("x", "scores", "weights")
     )
     assert all(of_step == [] for step, of_step in zip(steps, lines, strict=True) if step.name == "x")
-    assert sum("pre-norm" in line for line in all_lines) == {"pre": 2, "parallel": 1, "post": 0}[config.norm_placement]
+    assert (
+        sum("pre-norm" in line for line in all_lines)
+        == {"pre": 2, "parallel": 1, "post": 0, "output": 0}[config.norm_placement]
+    )
     assert sum("post-norm" in line for line in all_lines) == 2 * (config.norm_placement == "post")
     norms = [line for line in all_lines if line.startswith("norm(x)")]
     assert len(norms) == 2

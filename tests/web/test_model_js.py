@@ -120,7 +120,7 @@ def test_more_tokens_than_the_context_are_refused_in_words(modules):
     assert words == "9 tokens are more than the 8 that the model reads at once"
 
 
-@pytest.mark.parametrize("norm_placement", ["pre", "post"])
+@pytest.mark.parametrize("norm_placement", ["pre", "post", "output"])
 def test_a_knocked_out_part_adds_what_it_adds_when_its_output_weights_are_zero(modules, norm_placement):
     model, browser_model = rounded(tiny_config(norm_placement=norm_placement, **SOFTMAX))
     code = """const decoder = new Decoder(given.model.config, given.model.weights);

@@ -136,8 +136,10 @@ class DecoderConfig(Section):
     position: PositionConfig = Field(RotaryConfig(type="rope"), description="how the model knows order")
     norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
     norm_epsilon: float = Field(1e-5, gt=0, description="keeps norms from dividing by zero")
-    norm_placement: Literal["pre", "post", "parallel"] = Field(
-        "pre", description="pre: x + f(norm(x)); post: norm(x + f(x)); parallel: pre, both sublayers reading the same x"
+    norm_placement: Literal["pre", "post", "parallel", "output"] = Field(
+        "pre",
+        description="pre: x + f(norm(x)); post: norm(x + f(x)); output: x + norm(f(x)); "
+        "parallel: pre, both sublayers reading the same x",
     )
     activation: Literal["relu", "gelu", "gelu_tanh", "relu_squared", "swiglu"] = Field(
         "gelu", description="gelu_tanh: GPT-2's approximation of GELU"
@@ -148,7 +150,9 @@ class DecoderConfig(Section):
         False, description="biases in the linear layers and LayerNorm; or a list of where: [queries_keys_values]"
     )
     dropout: float = Field(0.0, ge=0, lt=1, description="share of activations dropped in training")
-    qk_norm: bool = Field(False, description="normalise each head's queries and keys, as `norm` says")
+    qk_norm: bool | Literal["all_heads"] = Field(
+        False, description="normalise each head's queries and keys, as `norm` says; all_heads: all heads' as one"
+    )
     logit_soft_cap: float | None = Field(None, gt=0, description="squash logits to +-cap by cap*tanh(z/cap)")
     embedding_std: float | None = Field(
         None,

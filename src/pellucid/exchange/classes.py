@@ -55,7 +55,7 @@ class Architecture:
     epsilon: str = "rms_norm_eps"
     activation: str = "hidden_act"
     positions: tuple[str, ...] = ("rope",)
-    qk_norm: bool = False
+    qk_norm: bool | str = False
     groups_heads: bool = True
     sets_head_width: bool = True
     divides_width: bool = True  # d_model must be a multiple of n_heads
@@ -74,16 +74,22 @@ class Architecture:
     dropouts: tuple[str, ...] = ("attention_dropout",)
 
 
-def attention(*, qkv: bool | str = False, out: bool | str = False, norms: bool = False) -> tuple[ModuleNames, ...]:
-    """The modules that all classes but GPT-2 share."""
+BEFORE_F = ("input_layernorm", "post_attention_layernorm")
+ON_OUTPUT = ("post_attention_layernorm", "post_feedforward_layernorm")
+
+
+def attention(
+    *, qkv: bool | str = False, out: bool | str = False, norms: bool = False, placed: tuple[str, str] = BEFORE_F
+) -> tuple[ModuleNames, ...]:
+    """The modules that all classes but GPT-2 share. placed: their names of the norms of the two sublayers."""
     return (
         ModuleNames(("final_norm",), "model.norm", bias=norms),
-        ModuleNames(("blocks.{}.attention.norm",), "model.layers.{}.input_layernorm", bias=norms),
+        ModuleNames(("blocks.{}.attention.norm",), f"model.layers.{{}}.{placed[0]}", bias=norms),
         ModuleNames((f"{ATTENTION}.W_Q",), "model.layers.{}.self_attn.q_proj", bias=qkv),
         ModuleNames((f"{ATTENTION}.W_K",), "model.layers.{}.self_attn.k_proj", bias=qkv),
         ModuleNames((f"{ATTENTION}.W_V",), "model.layers.{}.self_attn.v_proj", bias=qkv),
         ModuleNames((f"{ATTENTION}.W_O",), "model.layers.{}.self_attn.o_proj", bias=out),
-        ModuleNames(("blocks.{}.feed_forward.norm",), "model.layers.{}.post_attention_layernorm", bias=norms),
+        ModuleNames(("blocks.{}.feed_forward.norm",), f"model.layers.{{}}.{placed[1]}", bias=norms),
     )
 
 
@@ -183,6 +189,21 @@ QWEN3 = replace(
     qk_norm=True,
     own_tokenizer=False,
     defaults={**QWEN2.defaults, "head_dim": 128, "attention_bias": False},
+)
+OLMO2 = replace(
+    LLAMA,  # with norms of what a sublayer returns, and of all queries and all keys of a token
+    name="Olmo2ForCausalLM",
+    model_type="olmo2",
+    modules=(
+        *attention(qkv="attention_bias", out="attention_bias", placed=ON_OUTPUT),
+        *gated(),
+        ModuleNames((f"{ATTENTION}.query_norm.norm",), "model.layers.{}.self_attn.q_norm"),
+        ModuleNames((f"{ATTENTION}.key_norm.norm",), "model.layers.{}.self_attn.k_norm"),
+    ),
+    placements=("output",),
+    qk_norm="all_heads",
+    defaults={**LIKE_LLAMA, "rms_norm_eps": 1e-5, "attention_bias": False},
+    written={"pad_token_id": None},
 )
 STARCODER2 = Architecture(
     name="Starcoder2ForCausalLM",
@@ -295,4 +316,4 @@ STABLELM = Architecture(  # a Llama with LayerNorms that rotates a part of each 
 )
 
 # The first is used of those that match a decoder with the fewest unused biases.
-ARCHITECTURES = (LLAMA, QWEN3, GPT2, STARCODER2, MISTRAL, MIXTRAL, QWEN2, SMOLLM3, ARCEE, GPT_NEOX, STABLELM)
+ARCHITECTURES = (LLAMA, QWEN3, GPT2, STARCODER2, MISTRAL, MIXTRAL, QWEN2, SMOLLM3, ARCEE, OLMO2, GPT_NEOX, STABLELM)

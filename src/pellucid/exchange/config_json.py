@@ -193,8 +193,8 @@ class _Reader:
         return sizes
 
     def placement(self) -> str:
-        can_be_parallel = "parallel" in self.architecture.placements
-        return "parallel" if can_be_parallel and self.flag("use_parallel_residual") else "pre"
+        first, *others = self.architecture.placements
+        return others[0] if others and self.flag("use_parallel_residual") else first
 
     def activation(self) -> str:
         key, activations = self.architecture.activation, self.architecture.activations

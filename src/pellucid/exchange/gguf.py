@@ -118,7 +118,8 @@ def as_gguf(config: DecoderConfig, tensors: Tensors, vocab_size: int) -> tuple[s
     hf_config, hf_tensors = to_hugging_face(config, tensors, vocab_size, any_tokenizer=not as_qwen2)
     architecture = "llama" if config.experts else hf_config["model_type"]
     if architecture not in KEYS:
-        raise ConfigError("model.attention", f"no {architecture} is written as GGUF here", EXPORT_TO_HF)
+        knob = "attention" if config.norm_placement == "pre" else "norm_placement"
+        raise ConfigError(f"model.{knob}", f"no {architecture} is written as GGUF here", EXPORT_TO_HF)
     require_all_written(config, _written(architecture, config), f"the {architecture} of GGUF", EXPORT_TO_HF)
     if isinstance(config.position, RotaryConfig) and config.position.stretch:
         speeds_I = clock_angles(2, head_width(config), config.position.base)[1]

@@ -150,7 +150,6 @@ RELATIVES = (PHI3, GRANITE, HELIUM, ERNIE, SEED_OSS, OLMO)
 
 # What other classes have that no decoder here has, by model_type.
 MISSING = {
-    **dict.fromkeys(("olmo2", "olmo3"), "norms of what a sublayer returns, and of all heads together"),
     **dict.fromkeys(("phi", "gptj", "codegen"), "biases of the logits"),
     **dict.fromkeys(("cohere", "cohere2", "falcon"), "one norm for attention and feed-forward side by side"),
     **dict.fromkeys(("gemma", "gemma2", "gemma3_text"), "GELU as a gate"),
@@ -158,7 +157,7 @@ MISSING = {
     **dict.fromkeys(("qwen2_moe", "qwen3_moe", "olmoe", "phimoe", "deepseek_v3", "gpt_oss"), "another kind of experts"),
     **dict.fromkeys(("glm", "glm4"), "a rotated half whose pairs are neighbours"),
     "nemotron": "a LayerNorm with 1 + gain",
-    "ministral": "windows in some layers",
+    **dict.fromkeys(("ministral", "olmo3"), "windows in some layers"),
     "mamba": "no attention",
     "bert": "attention to later tokens",
 }

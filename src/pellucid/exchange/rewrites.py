@@ -48,8 +48,9 @@ def layer_norm_as_rms_norm(config: DecoderConfig, tensors: Tensors) -> tuple[Dec
     In a pre-norm decoder only norms read the residual stream, so the mean can be subtracted from everything that is
     added to it: embeddings, positions, the outputs of W_O and W_2. The unembedding does not change, so it is untied.
     """
-    if config.norm_placement == "post":
-        what = "after post-norm the residual stream is not centred, so no RMSNorm equals its layer_norm"
+    if config.norm_placement in ("post", "output"):
+        placed = f"{config.norm_placement}-norm"
+        what = f"with {placed} the residual stream is not centred, so no RMSNorm equals its layer_norm"
         raise ConfigError("model.norm_placement", what, "train with pre, or with norm: rms_norm")
     if config.bias:
         what = "an RMSNorm has no place for the bias of the last layer_norm"
@@ -66,7 +67,8 @@ def layer_norm_as_rms_norm(config: DecoderConfig, tensors: Tensors) -> tuple[Dec
         elif name.endswith(("W_O.weight", "W_2.weight")):
             rewritten[name] = tensor - tensor.mean(dim=0, keepdim=True)
         elif config.qk_norm and name.endswith(("W_Q.weight", "W_K.weight")):
-            heads_HKD = tensor.reshape(-1, head_width(config), config.d_model)
+            width = head_width(config) if config.qk_norm is True else len(tensor)
+            heads_HKD = tensor.reshape(-1, width, config.d_model)
             rewritten[name] = (heads_HKD - heads_HKD.mean(dim=1, keepdim=True)).flatten(0, 1)
     return _changed(config, norm="rms_norm", tied_embeddings=False), rewritten
 
@@ -127,9 +129,9 @@ def widen_heads(config: DecoderConfig, tensors: Tensors, width: int) -> tuple[De
                 rewritten[name] = placed(s * tensor, turning)
             case ["W_K", _]:
                 rewritten[name] = placed(s * tensor if config.qk_norm else tensor, turning)
-            case ["query_norm", _]:
+            case ["query_norm", *_]:
                 rewritten[name] = placed(tensor, turning, others=1.0)
-            case ["key_norm", _]:
+            case ["key_norm", *_]:
                 rewritten[name] = placed(tensor / s, turning, others=1.0)
             case ["W_V", _]:
                 rewritten[name] = placed(tensor, first)

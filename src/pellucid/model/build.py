@@ -10,6 +10,7 @@ from torch import nn
 from typing_extensions import assert_never
 
 from pellucid.config.model import (
+    BiasPlace,
     BigramConfig,
     DecoderConfig,
     DenseConfig,
@@ -140,20 +141,32 @@ def build_residual(config: DecoderConfig, sublayer: nn.Module) -> Residual:
             return PreNorm(build_norm(config), sublayer)
         case "post":
             return PostNorm(build_norm(config), sublayer)
+        case "output":
+            from pellucid.model.output_norm import OutputNorm
+
+            return OutputNorm(build_norm(config), sublayer)
         case _:
             assert_never(config.norm_placement)
 
 
-def build_norm(config: DecoderConfig, *, of_heads: bool = False) -> nn.Module:
-    width = head_width(config) if of_heads else config.d_model
+def build_norm(config: DecoderConfig, width: int | None = None, place: BiasPlace = "norms") -> nn.Module:
+    width = width or config.d_model
     match config.norm:
         case "layer_norm":
-            bias = config.has_bias("query_key_norms" if of_heads else "norms")
-            return LayerNorm(width, bias=bias, epsilon=config.norm_epsilon)
+            return LayerNorm(width, bias=config.has_bias(place), epsilon=config.norm_epsilon)
         case "rms_norm":
             return RMSNorm(width, epsilon=config.norm_epsilon)
         case _:
             assert_never(config.norm)
+
+
+def build_head_norm(config: DecoderConfig, n_heads: int) -> nn.Module:
+    """The norm of the queries, or of the keys, of so many heads."""
+    if config.qk_norm != "all_heads":
+        return build_norm(config, head_width(config), "query_key_norms") if config.qk_norm else nn.Identity()
+    from pellucid.model.norm_of_all_heads import NormOfAllHeads
+
+    return NormOfAllHeads(build_norm(config, n_heads * head_width(config), "query_key_norms"))
 
 
 def build_attention(config: DecoderConfig, rotate: Rotate) -> MultiHeadAttention:
@@ -163,8 +176,8 @@ def build_attention(config: DecoderConfig, rotate: Rotate) -> MultiHeadAttention
         "n_heads": config.n_heads,
         "n_kv_heads": config.n_kv_heads or config.n_heads,
         "rotate": rotate,
-        "query_norm": build_norm(config, of_heads=True) if config.qk_norm else nn.Identity(),
-        "key_norm": build_norm(config, of_heads=True) if config.qk_norm else nn.Identity(),
+        "query_norm": build_head_norm(config, config.n_heads),
+        "key_norm": build_head_norm(config, config.n_kv_heads or config.n_heads),
         "bias": config.has_bias("queries_keys_values"),
         "output_bias": config.has_bias("attention_output"),
         "dropout": config.dropout,

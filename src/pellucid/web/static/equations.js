@@ -19,11 +19,12 @@ const SAYS = {
   21: "LayerNorm without subtracting the mean and without the bias.",
   22: "A second projection gates the first.",
   23: "Several query heads share one head of keys and values.",
-  24: "Each head's queries and keys are normalised before they are multiplied, so that scores cannot grow without bound.",
+  24: "Queries and keys are normalised, each head's or those of all heads as one, before they are multiplied, so that scores cannot grow without bound.",
   31: "Only a part of each query and key is turned; the rest knows no position.",
   38: "Scores are products of feature maps, without a softmax.",
   39: "A query sees only the nearest keys before it.",
   49: "Clocks that turn slowly turn more slowly still, so that longer texts look to them like those of training.",
+  52: "The norm stands on what the sublayer returns, so x stays a sum, and no summand is larger than the gain allows.",
   40: "A router sends each token to a few of many feed-forward layers.",
   57: "Of the clocks between fast and slow, each keeps less of its speed than the one before it, by equal steps.",
   55: "Attention and feed-forward read the same stream side by side; both are added to it.",
@@ -46,9 +47,14 @@ const BIASES = /<mo>\+<\/mo>(<mi>b<\/mi>|<msub><mi>b<\/mi><mn>\d<\/mn><\/msub>)/
 
 // The formulas by which a model with this config computes a step: no others, and without biases that it does not have.
 export function formulaOf({ name, equations }, { norm_placement, activation, bias }) {
-  const isPre = norm_placement !== "post";
+  const newX = {
+    pre: { 10: 1 },
+    parallel: { 10: 1, 55: 0 },
+    post: { 10: equations.includes(21) ? 2 : [0, 2], 21: 0 },
+    output: { 52: 0, 10: 0, 21: 0 },
+  };
   const ofConfig = {
-    "new x": isPre ? { 10: 1, 55: 0 } : { 10: equations.includes(21) ? 2 : [0, 2], 21: 0 },
+    "new x": newX[norm_placement],
     hidden: { 11: ACTIVATIONS[activation], 22: 1 },
     ...(equations.includes(38) && { scores: {} }), // which has another mask
   };

@@ -84,7 +84,7 @@ function buildBlock(config, tensor, layer, positions) {
   const ownPositions = isRotated ? positions : NO_POSITIONS;
   const attention = new MultiHeadAttention(config, tensor, `${name}.attention.sublayer`, ownPositions);
   const feedForward = buildFeedForward(config, tensor, `${name}.feed_forward.sublayer`);
-  const residual = config.norm_placement === "post" ? postNorm : preNorm;
+  const residual = { pre: preNorm, parallel: preNorm, post: postNorm, output: outputNorm }[config.norm_placement];
   const isParallel = config.norm_placement === "parallel";
   const attentionNorm = buildNorm(config, tensor, `${name}.attention.norm`);
   const feedForwardNorm = buildNorm(config, tensor, `${name}.feed_forward.norm`);
@@ -118,6 +118,13 @@ function postNorm(x_TD, norm, sublayer, see) {
   return see("new x", sum_TD.map(norm));
 }
 
+// x + norm(f(x)) (equation 52)
+function outputNorm(x_TD, norm, sublayer, see) {
+  const y_TD = sublayer(see("x", x_TD)).map(norm);
+  const sum_TD = x_TD.map((x_D, t) => add(x_D, y_TD[t]));
+  return see("new x", sum_TD);
+}
+
 // -------------------------------------------------------------------------------------------------- attention.py
 
 // Several attentions side by side, each in its own K-wide projection of x (equation 9). With fewer key/value heads than
@@ -128,27 +135,27 @@ class MultiHeadAttention {
     this.nHeadsPerGroup = config.n_heads / (config.n_kv_heads ?? config.n_heads);
     this.window = config.attention.window ?? Infinity;
     for (const W of ["W_Q", "W_K", "W_V", "W_O"]) this[W] = buildLinear(tensor, `${name}.${W}`);
-    const norm = (which) => (config.qk_norm ? buildNorm(config, tensor, `${name}.${which}`) : (x_K) => x_K);
-    this.queryNorm = norm("query_norm");
-    this.keyNorm = norm("key_norm");
+    this.queryNorm = headNorm(config, tensor, `${name}.query_norm`);
+    this.keyNorm = headNorm(config, tensor, `${name}.key_norm`);
     this.positions = positions;
   }
 
   forward(x_TD, cache, see) {
-    const q_HTK = this.project(x_TD, this.W_Q).map((q_TK) => q_TK.map(this.queryNorm));
-    const k_GTK = this.project(x_TD, this.W_K).map((k_TK) => k_TK.map(this.keyNorm));
+    const q_HTK = this.project(x_TD, this.W_Q, this.queryNorm);
+    const k_GTK = this.project(x_TD, this.W_K, this.keyNorm);
     const v_GTK = this.project(x_TD, this.W_V);
     const heads_HTK = see("heads", this.gather(q_HTK, k_GTK, v_GTK, cache, see));
     const concatenated_TD = x_TD.map((_, t) => concatenate(heads_HTK.map((heads_TK) => heads_TK[t])));
     return see("output", concatenated_TD.map(this.W_O));
   }
 
-  // W x, cut into heads.
-  project(x_TD, W) {
-    const y_TD = x_TD.map(W);
+  // W x, cut into heads, with the norm of all heads before and of each head after.
+  project(x_TD, W, { ofAll, ofEach } = { ofAll: same, ofEach: same }) {
+    const y_TD = x_TD.map((x_D) => ofAll(W(x_D)));
     const K = this.headWidth;
     const nHeads = y_TD[0].length / K;
-    return Array.from({ length: nHeads }, (_, head) => y_TD.map((y_D) => y_D.subarray(head * K, (head + 1) * K)));
+    const part = (y_D, head) => ofEach(y_D.subarray(head * K, (head + 1) * K));
+    return Array.from({ length: nHeads }, (_, head) => y_TD.map((y_D) => part(y_D, head)));
   }
 
   // For each query, a mix of the values at its position and before it.
@@ -167,6 +174,16 @@ class MultiHeadAttention {
     weights_HTS = see("weights", weights_HTS);
     return weights_HTS.map((weights_TS, head) => weights_TS.map((weights_S) => mix(weights_S, v_GSK[group(head)])));
   }
+}
+
+const same = (x) => x;
+
+// Norms of queries or keys: of those of all heads as one vector, and of each head's.
+function headNorm(config, tensor, name) {
+  return {
+    ofAll: config.qk_norm === "all_heads" ? buildNorm(config, tensor, `${name}.norm`) : same,
+    ofEach: config.qk_norm === true ? buildNorm(config, tensor, name) : same,
+  };
 }
 
 // q k^T / sqrt(K) + mask: how much each query wants each key's value (equation 7).

@@ -34,6 +34,7 @@ const SAYS = {
   heads: "What each head found: the weighted mean of the values.",
   output: "What this part adds to the stream.",
   "new x": "The stream after the addition.",
+  "new x 52": "The stream after the addition of the output, which the norm has brought to its size first.",
   hidden: "The wide layer after its activation: mostly zeros; each number is a feature that fires or not.",
   "shares of experts": "Each expert's share in the output for a token.",
 };
