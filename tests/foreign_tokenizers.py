@@ -1,7 +1,9 @@
-"""Tokenizers as other projects have them, learned from a small text: those of GPT-2, Llama 3 and Qwen."""
+"""Tokenizers as other projects have them, learned from a small text: GPT-2, Llama 3, Qwen, Llama 2, Gemma and T5."""
+
+import json
 
 import tokenizers
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 TEXT = "The fox said: “I can't.”\n\nThe hen ran 12345 steps; she's gone...\n\n\tSchön, 猫猫猫!\r\nHAVEN'T we'll   see. "
 TEXT *= 9
@@ -34,6 +36,66 @@ def qwen(vocab_size: int = 310) -> tokenizers.Tokenizer:
     library.post_processor = processors.ByteLevel(trim_offsets=False)
     library.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
     library.add_tokens(["<think>", "</think>"])
+    return library
+
+
+def llama2(vocab_size: int = 340) -> tokenizers.Tokenizer:
+    """As it was published: a blank before each text, written into it. TinyLlama and Phi-3 mini have it, too."""
+    library = _of_pieces(vocab_size)
+    library.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    library.decoder = decoders.Sequence([*_TO_BLANKS, decoders.Strip(" ", 1, 0)])
+    return library
+
+
+def llama2_as_saved_today(vocab_size: int = 340) -> tokenizers.Tokenizer:
+    library = _of_pieces(vocab_size)
+    library.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    library.decoder = decoders.Sequence([*_TO_BLANKS, decoders.Strip(" ", 1, 0)])
+    return library
+
+
+def gemma(vocab_size: int = 340) -> tokenizers.Tokenizer:
+    """No blank before a text, and runs of line ends that are tokens, though not special."""
+    library = _of_pieces(vocab_size - 1)
+    library.normalizer = normalizers.Replace(" ", "▁")
+    library.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    library.decoder = decoders.Sequence(_TO_BLANKS)
+    library.add_tokens([AddedToken("\n\n", normalized=False)])
+    return library
+
+
+def t5(vocab_size: int = 120) -> tokenizers.Tokenizer:
+    """Unigram, without single bytes: it does not know every character."""
+    library = tokenizers.Tokenizer(models.Unigram())
+    library.normalizer = normalizers.NFKC()
+    library.pre_tokenizer, library.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    names = ["<pad>", "</s>", "<unk>"]
+    trainer = trainers.UnigramTrainer(
+        vocab_size=vocab_size, special_tokens=names, unk_token="<unk>", show_progress=False
+    )
+    library.train_from_iterator([TEXT.replace("\n", " ")], trainer)
+    library.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    return library
+
+
+_TO_BLANKS = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+
+
+def _of_pieces(vocab_size: int) -> tokenizers.Tokenizer:
+    """Byte pairs of characters, a blank as ▁, and single bytes for what the vocabulary lacks."""
+    controls = ["<unk>", "<s>", "</s>"]
+    first = {token: id_ for id_, token in enumerate([*controls, *(f"<0x{byte:02X}>" for byte in range(256))])}
+    library = tokenizers.Tokenizer(models.BPE())
+    library.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.BpeTrainer(vocab_size=vocab_size - len(first), show_progress=False)
+    library.train_from_iterator([TEXT.replace("\n", " ")], trainer)
+    learned = json.loads(library.to_str())["model"]
+    vocabulary = first | {token: id_ + len(first) for token, id_ in learned["vocab"].items()}
+    merges = [tuple(pair) for pair in learned["merges"]]
+    library.model = models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+    library.pre_tokenizer = None
+    library.add_special_tokens(controls)
+    library.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     return library
 
 

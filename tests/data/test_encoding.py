@@ -38,17 +38,22 @@ def test_tokens_come_in_order_with_an_end_after_each_document(monkeypatch, bytes
 
 
 OURS = train_byte_pairs([UNUSUAL], vocab_size=400, special_tokens=["<|end|>"])
-GPT2, LLAMA = (Tokenizer.from_json(kind().to_str()) for kind in (foreign.gpt2, foreign.llama))
+FOREIGN = (foreign.gpt2, foreign.llama, foreign.llama2, foreign.llama2_as_saved_today, foreign.gemma)
+TOKENIZERS = {"ours": OURS, **{kind.__name__: Tokenizer.from_json(kind().to_str()) for kind in FOREIGN}}
 
 
-@pytest.mark.parametrize("tokenizer", [OURS, GPT2, LLAMA], ids=["ours", "gpt2", "llama"])
+@pytest.mark.parametrize("tokenizer", TOKENIZERS.values(), ids=TOKENIZERS)
 @pytest.mark.parametrize("text", [UNUSUAL, "The hen is gone...\n\n" * 900])
 def test_no_token_is_cut_where_a_long_document_is(tokenizer, text):
-    """Also with a tokenizer whose tokens reach from a full stop into the next line, as in Llama 3."""
+    """Also with a tokenizer whose tokens reach from a full stop into the next line, as in Llama 3, or that puts a blank
+    before a text, as in Llama 2.
+    """
     pieces = list(cut_into_pieces([text]))
     assert len(pieces) > 1
-    tokens = [id_ for each in encode_pieces(tokenizer, pieces) for id_ in each.tokens.tolist()]
-    assert tokens == [*tokenizer.encode(text), tokenizer.end_of_text]
+    encoded = list(encode_pieces(tokenizer, pieces))
+    assert [id_ for each in encoded for id_ in each.tokens.tolist()] == [*tokenizer.encode(text), tokenizer.end_of_text]
+    counts = sum(each.n_bytes for each in encoded), sum(each.n_characters for each in encoded)
+    assert counts == (len(text.encode()), len(text))
 
 
 def test_a_text_that_the_tokenizer_would_change_is_neither_prepared_nor_scored(tmp_path):

@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 import torch
 
+import foreign_tokenizers as foreign
 from pellucid.config.load import parse_run_config
 from pellucid.data.batches import IGNORE_INDEX, Batch
+from pellucid.data.scale import as_bytes
+from pellucid.data.token_file import TokenFile
 from pellucid.evaluation.loss import Evaluation, Scores, evaluation_of, score
 from pellucid.model.build import build_model
 from pellucid.recipe import evaluate, prepare_data
+from pellucid.tokenizer import Tokenizer
 from tiny import CONTEXT_LENGTH, CPU_FLOAT32, VOCAB_SIZE, random_batch, tiny_decoder
 from tiny_run import TINY_RUN
 
@@ -24,6 +28,16 @@ def test_the_figures_follow_from_the_nats():
     assert evaluation.excess_nats_per_token == pytest.approx(0.4)
     assert evaluation.excess_fraction == pytest.approx(0.25)
     assert "floor 1.6000   excess 0.4000 (25.0% of the floor)" in str(evaluation)
+
+
+def test_the_blank_that_llama_2_puts_before_each_text_is_not_counted_among_its_bytes():
+    tokenizer = Tokenizer.from_json(foreign.llama2().to_str())
+    texts, end = ["The hen ran.", "She's gone", "\nThe fox"], tokenizer.end_of_text
+    tokens = np.array([end, *(id_ for text in texts for id_ in (*tokenizer.encode(text), end))])
+    held_out, places = TokenFile("text", tokens, np.flatnonzero(tokens == end)), np.arange(len(tokens) - 1)
+    scores = Scores(places, np.ones(len(places)), np.ones(len(places), dtype=bool))
+    assert evaluation_of(scores, held_out, tokenizer, None).n_bytes == sum(map(len, texts))
+    assert as_bytes(tokens, tokenizer)[1:] == "".join(f"{text}\0" for text in texts).encode()
 
 
 def test_without_a_known_truth_there_is_no_floor():

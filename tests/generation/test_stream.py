@@ -7,11 +7,21 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
+import foreign_tokenizers as foreign
 from pellucid.generation.stream import TextStream, first_stop
+from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.train import train_byte_pairs
 
 FAMILY = "👨‍👩‍👧"  # three people and two zero-width joiners: one glyph of 18 bytes
 TOKENIZER = train_byte_pairs([f"the fox. ça va? {FAMILY}\0" * 3], vocab_size=270, special_tokens=["<|endoftext|>"])
+
+
+def test_a_blank_before_each_text_is_left_out_where_a_text_begins_and_not_where_it_goes_on() -> None:
+    llama2 = Tokenizer.from_json(foreign.llama2().to_str())
+    ids = llama2.encode("The hen ran")
+    for goes_on, expected in ((False, "The hen ran"), (True, " The hen ran")):
+        assert emitted(TextStream(llama2, goes_on=goes_on), ids) == expected
+
 
 texts_of_few_letters = st.text("aab", max_size=30)
 stop_strings = st.lists(st.text("ab", min_size=1, max_size=5), max_size=3)

@@ -24,10 +24,11 @@ LAST_SINGLE_SPACE = re.compile(r".*\S(?= \S)", re.DOTALL)
 
 
 class Piece(NamedTuple):
-    """Some text of a document, and whether the document ends with it."""
+    """Some text of a document, and whether the document ends with it. goes_on: the document began before it."""
 
     text: str
     ends_document: bool
+    goes_on: bool = False
 
 
 class Corpus(ABC):
@@ -105,13 +106,13 @@ def cut_into_pieces(
             *documents, rest = rest.split(separator)
             for document in documents:
                 if has_begun or document.strip():
-                    yield Piece(document, ends_document=True)
+                    yield Piece(document, ends_document=True, goes_on=has_begun)
                 has_begun = False
         keep = len(separator) - 1 if separator else 0  # these may be the first characters of a separator
         while len(rest) - keep > PIECE_LENGTH:
             word_end = LAST_SINGLE_SPACE.match(rest, 0, PIECE_LENGTH) or LAST_WORD_END.match(rest, 0, PIECE_LENGTH)
             cut = word_end.end() if word_end else PIECE_LENGTH
-            yield Piece(rest[:cut], ends_document=False)
+            yield Piece(rest[:cut], ends_document=False, goes_on=has_begun)
             rest, has_begun = rest[cut:], True
     if has_begun or rest.strip():
-        yield Piece(rest, ends_document=is_finished)
+        yield Piece(rest, ends_document=is_finished, goes_on=has_begun)

@@ -36,10 +36,12 @@ def encode_pieces(tokenizer: Tokenizer, pieces: Iterable[Piece]) -> Iterator[Enc
 
 def _encoded(tokenizer: Tokenizer, pieces: list[Piece], n_bytes: int) -> Encoded:
     end = np.array([tokenizer.end_of_text])
-    ids: list[NDArray[np.integer]] = []
-    ends: list[int] = []
-    n_tokens = 0
-    for piece, ids_of_piece in zip(pieces, tokenizer.encode_exactly([piece.text for piece in pieces]), strict=True):
+    ids, ends, n_tokens = list[NDArray[np.integer]](), list[int](), 0
+    for piece, ids_of_piece in zip(
+        pieces,
+        tokenizer.encode_exactly([tokenizer.as_a_start(each.text) if each.goes_on else each.text for each in pieces]),
+        strict=True,
+    ):
         ids.append(ids_of_piece)
         n_tokens += len(ids_of_piece)
         if piece.ends_document:

@@ -25,6 +25,7 @@ from pellucid.files import read_at_most, write_whole
 from pellucid.tokenizer import Tokenizer
 
 SCALE_FILE = "scale.json"
+END = b"\0"  # of a document, as no text has it
 MOST_TO_READ = 1 << 22  # tokens: the last ones of a longer training text; a longer validation text is not read
 LONGEST = 10  # tokens of an n-gram; in text of BPE tokens, five are about as good
 LEAST_GAIN = 0.01  # longer n-grams are counted as long as that saves this share of the nats
@@ -96,8 +97,8 @@ def scale_of(directory: Path, train: TokenFile, validation: TokenFile, tokenizer
     n, nats = count(read, validation.tokens, tokenizer.vocab_size)
     counter, xz = None, None
     if tokenizer.is_text:
-        text, held_out = (as_bytes(tokens, tokenizer) for tokens in (read, validation.tokens[1:]))
-        n_bytes = len(held_out) - np.isin(validation.tokens[1:], tokenizer.end_of_text).sum()
+        text, held_out = as_bytes(read, tokenizer), as_bytes(validation.tokens, tokenizer)[1:]
+        n_bytes = len(held_out) - held_out.count(END)
         counter, xz = nats / math.log(2) / n_bytes, 8 * compressed(text, held_out) / n_bytes
     scale = Scale(
         n=n,
@@ -113,8 +114,8 @@ def scale_of(directory: Path, train: TokenFile, validation: TokenFile, tokenizer
 def as_bytes(tokens: NDArray[np.integer], tokenizer: Tokenizer) -> bytes:
     """The text of these tokens, with a zero byte, which no text has, at the end of each document."""
     bytes_V = [tokenizer.token_bytes(id_) for id_ in range(tokenizer.vocab_size)]
-    bytes_V[tokenizer.end_of_text] = b"\0"
-    return b"".join(map(bytes_V.__getitem__, tokens.tolist()))
+    bytes_V[tokenizer.end_of_text] = END
+    return b"".join(map(bytes_V.__getitem__, tokens.tolist())).replace(END + tokenizer.lead, END)
 
 
 def compressed(text: bytes, held_out: bytes) -> int:

@@ -66,7 +66,7 @@ class Conversation:
         turns = [*self.turns, Turn("user", text)]
         ids, n_new = self._read(turns)
         seed = seed_of(self._seed, len(self.turns) // 2)  # each answer draws other numbers
-        writing = Writing(ids, n_new, self._sampling, seed, TextStream(self._tokenizer))
+        writing = Writing(ids, n_new, self._sampling, seed, TextStream(self._tokenizer, goes_on=False))
         try:
             yield from self._precision.making(streamed(self._model, self._tokenizer, writing))
         finally:

@@ -37,11 +37,11 @@ class Piece:
 class TextStream:
     """The text of a sequence of tokens, up to the first stop string. `pieces` grows with the tokens.
 
-    U+FFFD stands for a character that is never completed.
+    U+FFFD stands for a character that is never completed. goes_on: there is text before it.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = ()) -> None:
-        self._tokenizer, self._stop = tokenizer, stop
+    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = (), *, goes_on: bool = True) -> None:
+        self._tokenizer, self._stop, self._goes_on = tokenizer, stop, goes_on
         self.clear()
 
     def clear(self) -> None:
@@ -49,7 +49,8 @@ class TextStream:
         self.pieces: list[Piece] = []
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._text, self._n_emitted = "", 0  # characters written, and how many of them are in pieces already
-        self._held: list[Token] = []  # tokens whose text is in no piece yet
+        # Tokens whose text is in no piece yet, and the blank that is in the first token, and not in the text.
+        self._held, self._lead = list[Token](), b"" if self._goes_on else self._tokenizer.lead
 
     @property
     def finish_reason(self) -> FinishReason | None:
@@ -65,7 +66,8 @@ class TextStream:
     ) -> None:
         """Append a token, and emit the text that is final."""
         self._held.append(Token(token_id, len(self._text), log_p, likeliest))
-        self._write(self._tokenizer.token_bytes(token_id), "length" if is_last else None)
+        spelled, self._lead = self._tokenizer.token_bytes(token_id).removeprefix(self._lead), b""
+        self._write(spelled, "length" if is_last else None)
 
     def end(self, reason: FinishReason) -> None:
         """End, and emit what was held back."""

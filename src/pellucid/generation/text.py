@@ -63,7 +63,13 @@ def generate_text(
     started = perf_counter()
     prompt_ids = _encode_prompt(model, tokenizer, prompt, n_samples, max_new_tokens, stop)
     writings = [
-        Writing(prompt_ids, max_new_tokens, sampling, seed_of(seed, i), TextStream(tokenizer, stop) if stop else None)
+        Writing(
+            prompt_ids,
+            max_new_tokens,
+            sampling,
+            seed_of(seed, i),
+            TextStream(tokenizer, stop, goes_on=bool(prompt)) if stop else None,
+        )
         for i in range(n_samples)
     ]
     seconds = [perf_counter() - started for _ in written(model, tokenizer, writings)]  # after each token
@@ -88,7 +94,7 @@ def stream_text(
     Raises what `generate_text` raises.
     """
     prompt_ids = _encode_prompt(model, tokenizer, prompt, 1, max_new_tokens, stop)
-    text = TextStream(tokenizer, stop)
+    text = TextStream(tokenizer, stop, goes_on=bool(prompt))
     return streamed(model, tokenizer, Writing(prompt_ids, max_new_tokens, sampling, seed_of(seed), text))
 
 
@@ -116,7 +122,7 @@ def search_text(
 
     def has_ended(token_ids: list[int]) -> bool:
         return token_ids[-1] in tokenizer.stop_ids or (
-            bool(stop) and first_stop(tokenizer.decode(token_ids), stop) is not None
+            bool(stop) and first_stop(tokenizer.decode(token_ids, goes_on=bool(prompt)), stop) is not None
         )
 
     started = perf_counter()
@@ -167,7 +173,7 @@ def _completion(
     reason: FinishReason = "length"
     if token_ids and token_ids[-1] in tokenizer.stop_ids:
         token_ids, reason = token_ids[:-1], "end_of_text"
-    text = tokenizer.decode(token_ids)
+    text = tokenizer.decode(token_ids, goes_on=bool(prompt))
     start = first_stop(text, stop)
     if start is not None:
         text, reason = text[:start], "stop"

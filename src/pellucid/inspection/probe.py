@@ -122,7 +122,7 @@ def sentence_ends(tokenizer: Tokenizer, fables: Fables, texts: Sequence[str]) ->
 
 def ends_of_tokens(tokenizer: Tokenizer, text: str) -> list[int]:
     """The position in the text, in characters, at which each token ends."""
-    n_bytes = np.cumsum([len(tokenizer.token_bytes(id_)) for id_ in tokenizer.encode(text)])
+    n_bytes = np.cumsum(list(map(len, tokenizer.spelled(tokenizer.encode(text)))))
     written = text.encode()
     return [len(written[:n].decode(errors="ignore")) for n in n_bytes]
 

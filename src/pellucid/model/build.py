@@ -150,12 +150,11 @@ def build_residual(config: DecoderConfig, sublayer: nn.Module) -> Residual:
 
 
 def build_norm(config: DecoderConfig, width: int | None = None, place: BiasPlace = "norms") -> nn.Module:
-    width = width or config.d_model
     match config.norm:
         case "layer_norm":
-            return LayerNorm(width, bias=config.has_bias(place), epsilon=config.norm_epsilon)
+            return LayerNorm(width or config.d_model, bias=config.has_bias(place), epsilon=config.norm_epsilon)
         case "rms_norm":
-            return RMSNorm(width, epsilon=config.norm_epsilon)
+            return RMSNorm(width or config.d_model, epsilon=config.norm_epsilon)
         case _:
             assert_never(config.norm)
 

@@ -28,7 +28,7 @@ def places_settled(
     """With which tokens of an answer it became certain whether it is whole, and whether it obeys. The last may be its
     end.
     """
-    n_bytes = [len(tokenizer.token_bytes(id_)) for id_ in answer]
+    n_bytes = list(map(len, tokenizer.spelled(answer)))
     text = tokenizer.decode(answer)
     whole, obeys = (
         min(bisect_left(list(accumulate(n_bytes)), len(text[:n_characters].encode())), len(answer) - 1)

@@ -2,7 +2,8 @@
 
 There are three kinds of vocabulary. Byte-level byte-pair encoding spells a text as UTF-8 bytes and joins frequent
 neighbours into longer tokens, so it can write anything. The character vocabulary has one token for each character of
-its corpus. That of ids is for what is no text: its tokens are the numbers from 0 on, with a blank before each.
+its corpus. That of ids is for what is no text: its tokens are the numbers from 0 on, with a blank before each. Some
+models of others have pieces (`sentence_pieces.py`).
 
 Control tokens, such as the one that ends a document, never come from text: text that spells `<|endoftext|>` becomes
 ordinary tokens. The first control token ends each document, unless a template in the tokenizer.json says otherwise, as
@@ -16,7 +17,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +33,11 @@ from pellucid.kernels.word_cache import WordCache
 # word, so words can be encoded one by one. (The separators 1C to 1F are blanks to Python, not to byte-pair encoding.)
 WORD = re.compile(r"[^\S\x1c-\x1f]*[\S\x1c-\x1f]+|[^\S\x1c-\x1f]+")
 
-
 # The control tokens of a conversation: who speaks, and where a turn ends.
 USER, ASSISTANT, END_OF_TURN = CHAT_TOKENS = ("<|user|>", "<|assistant|>", "<|end|>")
 
-# Ways to cut a text before byte-pair encoding that lose none of it.
-LOSSLESS_CUTS = ("ByteLevel", "Split", "Digits")
-
-
 IDS = "WordLevel"  # the library's name for a vocabulary of words, which are numbers here
 MAX_BYTES = 1 << 26  # the largest tokenizer.json in use has a fifth of this
-MOST_TOKENS = 1 << 24  # this many ids take little memory; no tokenizer in use has a tenth
-OTHER_KIND = "use a tokenizer of byte-level byte-pair encoding, as those of GPT-2, Llama 3 and Qwen"
 
 
 class Tokenizer:
@@ -54,8 +47,12 @@ class Tokenizer:
     vocab_size: ids are 0 … vocab_size − 1.   control_ids: all ids that no text is encoded as.
     end_of_text: the control id before, between and after documents.   stop_ids: all ids that end a text, END_OF_TURN
     among them.   has_words: each word of a text (WORD) is encoded separately.   is_lossless: every text is the text of
-    its tokens, by the way they are made; otherwise it depends on the text (`encode_exactly`).
+    its tokens, by the way they are made; otherwise it depends on the text (`encode_exactly`).   lead: the blank that
+    stands before the first word of each text in its tokens, though not in the text; for most, nothing.
     """
+
+    lead = b""
+    _symbols: frozenset[str] | None = None  # characters, or ids, that can be written; None: anything
 
     def __init__(self, library_tokenizer: tokenizers.Tokenizer) -> None:
         self._library = library_tokenizer
@@ -74,8 +71,16 @@ class Tokenizer:
             dict.fromkeys([self.end_of_text, *after, self._control_id.get(END_OF_TURN, self.end_of_text)])
         )
         texts = {id_: token for token, id_ in vocabulary.items() if id_ not in added}
-        self._symbols: frozenset[str] | None = None  # characters, or ids, that can be written; None: anything
-        if description["pre_tokenizer"] is None or not self.is_text:
+        if is_of_pieces := has_pieces(description):
+            from pellucid.tokenizer.sentence_pieces import Guarded, lead_of, may_meet_controls, spelling
+
+            has_bytes = bool(description["model"].get("byte_fallback"))
+            self._bytes = {id_: spelling(token, has_bytes) for token, id_ in vocabulary.items()}
+            added = {id_: token for id_, token in added.items() if token.special}
+            self.lead = lead_of(steps(description, "normalizer", "pre_tokenizer"))
+            if may_meet_controls(description["model"]):
+                self._library = Guarded(self._library, self.control_ids)  # type: ignore[assignment]
+        elif description["pre_tokenizer"] is None or not self.is_text:
             blank = "" if self.is_text else " "
             self._bytes = {id_: (blank + symbol).encode() for id_, symbol in texts.items()}
             self._symbols = frozenset(texts.values())
@@ -83,24 +88,24 @@ class Tokenizer:
             byte_of = byte_of_symbol()
             self._bytes = {id_: bytes(byte_of[symbol] for symbol in token) for id_, token in texts.items()}
         self._bytes.update({id_: b"" if token.special else token.content.encode() for id_, token in added.items()})
-        self.has_words, self.is_lossless = (
-            self.is_text and _has_words(description),
-            not self.is_text or _is_lossless(description),
-        )
+        self.has_words = self.is_text and not is_of_pieces and has_words(description)
+        self.is_lossless = not is_of_pieces and (not self.is_text or is_lossless(description))
         # `encode` for many texts at once
         self.encode_batch = WordCache(WORD.findall, self._encode_words) if self.has_words else self._encode_texts
 
     @classmethod
     def from_json(cls, text: str, source: str = "tokenizer.json") -> Self:
         """The tokenizer in a tokenizer.json, by Pellucid or another program. DataError for an unsupported kind."""
-        _require_harmless(text, source)
+        from pellucid.tokenizer.rules import OTHER_KIND, not_expressible, require_harmless, try_its_rules
+
+        require_harmless(text, source)
         try:
-            with _panics_are_errors(source):
+            with panics_are_errors(source):
                 library_tokenizer = tokenizers.Tokenizer.from_str(text)
             description = json.loads(library_tokenizer.to_str())
-            if reason := _not_expressible(description, library_tokenizer.get_vocab(with_added_tokens=True).values()):
+            if reason := not_expressible(description, library_tokenizer.get_vocab(with_added_tokens=True).values()):
                 raise DataError(source, f"a tokenizer that Pellucid cannot express: {reason}", OTHER_KIND)
-            _try_its_rules(library_tokenizer, _cuts(description), source)
+            try_its_rules(library_tokenizer, steps(description, "normalizer", "pre_tokenizer"), source)
             return cls(library_tokenizer)
         except DataError:
             raise
@@ -149,13 +154,10 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Token ids of a text. DataError for half a surrogate pair, or a character or id that the vocabulary lacks."""
         self._check(text)
-        with _panics_are_errors("text"):
-            ids: list[int] = (
-                self._library.encode(text, add_special_tokens=False).ids
-                if self.is_text
-                else [int(number) for number in text.split()]
-            )
-        return ids
+        if not self.is_text:
+            return list(map(int, text.split()))
+        with panics_are_errors("text"):
+            return list(self._library.encode(text, add_special_tokens=False).ids)
 
     def encode_exactly(self, texts: Sequence[str]) -> list[NDArray[np.uint32]]:
         """Token ids of texts that are learned or scored. DataError for one that its tokens would spell otherwise.
@@ -170,10 +172,12 @@ class Tokenizer:
 
     @cached_property
     def merges(self) -> dict[int, tuple[int, int]]:
-        """The pair of ids that each merged token was made of, in the order in which they were learned."""
+        """The pair of ids that each merged token was made of, the first of several, in the order of learning."""
         id_of = self._library.get_vocab(with_added_tokens=False)
-        pairs = json.loads(self._library.to_str())["model"].get("merges", ())
-        return {id_of[left + right]: (id_of[left], id_of[right]) for left, right in pairs}
+        merges: dict[int, tuple[int, int]] = {}
+        for left, right in json.loads(self._library.to_str())["model"].get("merges", ()):
+            merges.setdefault(id_of[left + right], (id_of[left], id_of[right]))
+        return merges
 
     def writable_length(self, text: str) -> int:
         """The number of characters before the first that cannot be encoded, which a character vocabulary may lack."""
@@ -185,13 +189,29 @@ class Tokenizer:
         """The UTF-8 bytes of a token, which may be part of a character; none for a control token."""
         return self._bytes[id_]
 
-    def decode(self, ids: Iterable[int]) -> str:
-        """The text of the ids. Incomplete characters become U+FFFD."""
-        return b"".join(map(self._bytes.__getitem__, ids)).decode("utf-8", "replace")
+    def spelled(self, ids: Iterable[int], *, goes_on: bool = False) -> list[bytes]:
+        """The bytes of each token of a text, of which the first loses the `lead`. goes_on: there is text before it."""
+        spelled = [self._bytes[id_] for id_ in ids]
+        return self._without_lead(spelled) if self.lead and not goes_on else spelled
+
+    def _without_lead(self, spelled: list[bytes]) -> list[bytes]:
+        first = next((i for i, each in enumerate(spelled) if each), 0)
+        return [each.removeprefix(self.lead) if i == first else each for i, each in enumerate(spelled)]
+
+    def as_a_start(self, text: str) -> str:
+        """Text that goes on after a blank, as a text that would get this blank as its `lead`. DataError without one."""
+        if not text.startswith(lead := self.lead.decode()):
+            what = f"{text[:20]!r} follows a part that is too long to be encoded with it, and begins with no blank"
+            raise DataError("text", what, "put blanks between its words")
+        return text.removeprefix(lead)
+
+    def decode(self, ids: Iterable[int], *, goes_on: bool = False) -> str:
+        """The text of the ids. Incomplete characters become U+FFFD. goes_on: there is text before it."""
+        return b"".join(self.spelled(ids, goes_on=goes_on)).decode("utf-8", "replace")
 
     def _encode_words(self, words: Sequence[str]) -> Iterator[list[int]]:
         self._check("".join(words))
-        with _panics_are_errors("text"):
+        with panics_are_errors("text"):
             encodings = self._library.encode_batch_fast(words, add_special_tokens=False)
         return (encoding.ids for encoding in encodings)
 
@@ -232,7 +252,7 @@ def _require_same(text: str, spelled: str) -> None:
 
 
 @contextmanager
-def _panics_are_errors(where: str) -> Iterator[None]:
+def panics_are_errors(where: str) -> Iterator[None]:
     """Inside, a panic of the library's Rust code, which is no Exception, raises DataError."""
     try:
         yield
@@ -242,98 +262,41 @@ def _panics_are_errors(where: str) -> Iterator[None]:
         raise DataError(where, f"the tokenizer's rules fail on it ({error})", "use another tokenizer") from None
 
 
-def _try_its_rules(library_tokenizer: tokenizers.Tokenizer, cuts: list[dict[str, Any]], source: str) -> None:
-    """Raise DataError for a regular expression that never ends on a run of one of the characters that it is made of."""
-    rules = "".join(str(cut["pattern"].get("Regex", "")) for cut in cuts if cut["type"] == "Split")
-    for character in sorted(set(rules)):
-        with _panics_are_errors(source):
-            library_tokenizer.encode(40 * character)
-
-
-def _require_harmless(tokenizer_json: str, source: str) -> None:
-    """Raise DataError for what would end the library, and us: memory for all ids up to a huge one, a wrong prefix."""
-    try:
-        description = json.loads(tokenizer_json)
-        ids = [*description["model"]["vocab"].values(), *(token["id"] for token in description["added_tokens"])]
-        largest, model = max(ids, default=0), description["model"]
-        marks = model.get("type") != "WordPiece" and model.get("continuing_subword_prefix")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return  # the library's own message is clearer
-    if marks:
-        raise DataError(source, "a tokenizer that Pellucid cannot express: it marks tokens inside words", OTHER_KIND)
-    if isinstance(largest, int) and largest >= max(len(ids), MOST_TOKENS):
-        what = f"its ids have gaps: {len(ids):,} tokens, the last with id {largest:,}"
-        raise DataError(source, f"a tokenizer that Pellucid cannot express: {what}", OTHER_KIND)
-
-
-def _not_expressible(description: dict[str, Any], ids: Iterable[int]) -> str | None:
-    """Why texts could not be decoded exactly from this tokenizer's tokens; None if they can. ids: all that it has."""
-    model, normalizer, added = (description[key] for key in ("model", "normalizer", "added_tokens"))
-    ids, numbers = sorted(ids), {str(id_): id_ for id_ in range(len(model["vocab"]))}
-    if (model["type"], model["vocab"]) != (IDS, numbers) and model["type"] != "BPE":
-        return f"its model is {model['type']}, not byte-pair encoding"
-    if any(model.get(key) for key in ("byte_fallback", "dropout", "end_of_word_suffix")):
-        return "its tokens are not runs of bytes (SentencePiece, or marks at the ends of words)"
-    if normalizer and normalizer["type"] != "NFC":  # text in that form stays as it is; `encode_exactly` finds any other
-        return f"it changes the text first ({normalizer['type']})"
-    if ids != list(range(len(ids))):
-        return f"its ids have gaps: {len(ids):,} tokens, the last with id {ids[-1]:,}"
-    controls = {token["id"] for token in added if token["special"]}
-    if model["type"] == IDS or not controls:
-        return None if controls else "no control token ends a document"
-    if stripping := [each["content"] for each in added if not each["special"] and (each["lstrip"] or each["rstrip"])]:
-        return f"its token {stripping[0]!r} swallows the blanks beside it"
-    spelled = _spelled(model)
-    if doubles := [each["content"] for each in added if each["special"] and each["content"] in spelled]:
-        return f"its control token {doubles[0]!r} is also a token of ordinary text"
-    if others := sorted({*chain(*template_ids(description["post_processor"]))} - controls):
-        return f"its template puts id {others[0]}, which is not a control token, beside a text"
-    cuts = _cuts(description)
-    if not cuts:
-        return "it joins characters across blanks" if model["merges"] or max(map(len, model["vocab"])) > 1 else None
-    for cut in cuts:
-        if cut["type"] not in LOSSLESS_CUTS or cut.get("add_prefix_space") or cut.get("behavior") == "Removed":
-            return f"it changes the text where it cuts it ({cut['type']})"
-    if any(cut["type"] == "ByteLevel" for cut in cuts[:-1]):
-        return "it writes bytes as symbols twice"
-    if cuts[-1]["type"] != "ByteLevel" or not byte_of_symbol().keys() <= model["vocab"].keys():
-        return "it lacks tokens of single bytes"
-    return None
-
-
-def _is_lossless(description: dict[str, Any]) -> bool:
+def is_lossless(description: dict[str, Any]) -> bool:
     """Whether each text is spelled by its tokens: nothing changes it first, and no token has two spellings.
 
     A token that is added, and also made by merges, is spelled as it is written where it is found, and by its symbols
     (Ġ is a blank) where it is made.
     """
-    made = description["model"]["vocab"] if description["model"]["ignore_merges"] else _spelled(description["model"])
-    doubles = [token["content"] for token in description["added_tokens"] if token["content"] in made]
-    return not description["normalizer"] and not doubles
+    made = description["model"]["vocab"] if description["model"]["ignore_merges"] else spelled(description["model"])
+    return not description["normalizer"] and not any(each["content"] in made for each in description["added_tokens"])
 
 
-def _spelled(model: dict[str, Any]) -> set[str]:
+def spelled(model: dict[str, Any]) -> set[str]:
     """The tokens that text can be encoded as: single symbols, and those that merges make."""
-    return {token for token in model["vocab"] if len(token) == 1} | {"".join(pair) for pair in model["merges"]}
+    return {token for token in model["vocab"] if len(token) == 1} | {"".join(pair) for pair in model.get("merges", ())}
 
 
-def _has_words(description: dict[str, Any]) -> bool:
+def has_pieces(description: dict[str, Any]) -> bool:
+    """Whether it writes a blank as ▁: its tokens are pieces of SentencePiece."""
+    return "▁" in str([description["normalizer"], description["pre_tokenizer"]])
+
+
+def has_words(description: dict[str, Any]) -> bool:
     """Whether it cuts a text as our own tokenizers do: by GPT-2's rule, or into characters."""
-    cuts = _cuts(description)
-    by_rule = not cuts or (len(cuts) == 1 and cuts[0]["use_regex"])
-    return by_rule and not description["normalizer"] and all(token["special"] for token in description["added_tokens"])
+    own = not description["normalizer"] and all(token["special"] for token in description["added_tokens"])
+    return own and [cut.get("use_regex") for cut in steps(description, "pre_tokenizer")] in ([], [True])
 
 
-def _cuts(description: dict[str, Any]) -> list[dict[str, Any]]:
-    """The steps that split a text before byte-pair encoding."""
-    rule = description["pre_tokenizer"]
-    return [] if rule is None else rule.get("pretokenizers", [rule])
+def steps(description: dict[str, Any], *places: str) -> list[dict[str, Any]]:
+    """The steps that stand at these places: "normalizer" changes a text first, "pre_tokenizer" splits it."""
+    rules = [rule for place in places if (rule := description[place]) is not None]
+    return [step for rule in rules for step in rule.get("normalizers", rule.get("pretokenizers", [rule]))]
 
 
 def template_ids(post_processor: dict[str, Any] | None) -> tuple[list[int], list[int]]:
     """The ids that the template of a tokenizer.json, `BEGIN $A END …`, puts before and after a text; else none."""
-    before: list[int] = []
-    after: list[int] = []
+    before, after = list[int](), list[int]()
     for step in post_processor.get("processors", [post_processor]) if post_processor else []:
         place = before
         for part in step["single"] if step["type"] == "TemplateProcessing" else []:

@@ -33,7 +33,7 @@ def test_a_conversation_is_an_instruction_and_its_answer_and_its_turns_are_the_p
     turns = [turn for conversation in conversations for turn in conversation]
     assert [(ask.role, answer.role) for ask, answer in conversations] == [("user", "assistant")] * 100
     assert [(ask.text, answer.text) for ask, answer in conversations] == [(ask.text, text) for ask, text in validation]
-    assert list(CORPUS.pieces("validation")) == [(turn.text, True) for turn in turns]
+    assert list(CORPUS.pieces("validation")) == [(turn.text, True, False) for turn in turns]
 
 
 def test_splits_have_their_sizes_and_share_no_answer(train, validation):

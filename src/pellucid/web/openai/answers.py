@@ -138,7 +138,7 @@ class CompletionFormat(ChoicesFormat):
         scores = self._scores(tokens, 0)
         assert scores is not None
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        lengths = (len(decoder.decode(self._tokenizer.token_bytes(id_))) for id_ in ids)
+        lengths = map(len, map(decoder.decode, self._tokenizer.spelled(ids)))
         scores["text_offset"] = list(accumulate(lengths, initial=0))[: len(ids)]
         scores["top_logprobs"] = [likeliest or None for likeliest in scores["top_logprobs"]]
         return scores

@@ -132,15 +132,15 @@ async def _answer(
         if (body.min_tokens or 0) > prompt.max_new_tokens:
             message = f"min_tokens: {body.min_tokens} are more than the {prompt.max_new_tokens} of max_tokens"
             raise ApiError(400, message, param="min_tokens")
-    wanted = await asyncio.to_thread(read_form, body, served.engine.tokenizer)  # a large one takes a second
-    sampling = body.sampling
+    sampling, tokenizer = body.sampling, served.engine.tokenizer
+    wanted = await asyncio.to_thread(read_form, body, tokenizer)  # a large one takes a second
     writings = [
         Writing(
             prompt.ids,
             prompt.max_new_tokens,
             sampling,
             body.seed_of(choice),
-            TextStream(served.engine.tokenizer, body.stops),
+            TextStream(tokenizer, body.stops, goes_on=prompt.ids[-1] not in tokenizer.control_ids),
             n_likeliest=form.n_likeliest,
             scores_prompt=form.scores_prompt,
             stop_ids=body.stop_token_ids or (),
