@@ -17,6 +17,8 @@ CLASSES = {
     "Llama": {"num_key_value_heads": 2, "head_dim": 6, "attention_bias": True},
     "Qwen3": {"num_key_value_heads": 2, "head_dim": 6},
     "Starcoder2": {"num_key_value_heads": 2},
+    "Olmo2": {"num_key_value_heads": 2},
+    "Gemma": {"num_key_value_heads": 2, "head_dim": 6},
     "GPTNeoX": {"num_attention_heads": 2},
     "Phi3": {"num_key_value_heads": 2},
     "Granite": {**MULTIPLIERS, "logits_scaling": 2.0, "num_key_value_heads": 2},

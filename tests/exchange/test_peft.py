@@ -20,13 +20,15 @@ STEPS = ("train.steps=2", "schedule.warmup_steps=0")
 LAYOUTS = (
     "GPT2",
     "Llama",
+    "Gemma",
     "GPTNeoX",
     "Phi3",
     "Granite",
     "Helium",
     "Olmo",
 )  # each tells the tensors of its file in its own way
-OWN_CLASSES = ("GPT2", "Llama", "GPTNeoX")  # leave as they came: matrices side by side, each alone, head by head
+# These leave as they came: matrices side by side, each alone, beside norms that are retold, head by head.
+OWN_CLASSES = ("GPT2", "Llama", "Gemma", "GPTNeoX")
 
 
 @pytest.fixture(scope="module")

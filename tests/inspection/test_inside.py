@@ -283,6 +283,7 @@ ABSOLUTE = {"position": {"type": "learned"}, "qk_norm": False}
         ({"norm_placement": "parallel"}, "new x", (10,)),
         ({"norm_placement": "output"}, "new x", (52, 10)),
         ({"activation": "swiglu"}, "hidden", (22,)),
+        ({"activation": "geglu_tanh"}, "hidden", (53,)),
         ({"activation": "relu"}, "hidden", (11,)),
         ({"feed_forward": EXPERTS}, "shares of experts", (40,)),
     ],

@@ -31,7 +31,7 @@ AXES = {
     ],
     "norm": ["layer_norm", "rms_norm"],
     "norm_placement": ["pre", "post", "parallel", "output"],
-    "activation": ["relu", "gelu", "gelu_tanh", "relu_squared", "swiglu"],
+    "activation": ["relu", "gelu", "gelu_tanh", "relu_squared", "swiglu", "geglu_tanh"],
     "tied_embeddings": [True, False],
     "bias": [True, False],
     "qk_norm": [True, False, "all_heads"],

@@ -35,10 +35,14 @@ def test_feed_forward_is_the_loop_of_equation_11(ours, loop):
     np.testing.assert_allclose(layer(x_TD).detach().numpy(), expected, rtol=0, atol=1e-12)
 
 
-def test_swiglu_is_the_loop():
-    layer = SwiGLU(d_model=4, d_ff=7, bias=True, dropout=0.0).double()
+GELU_TANH = partial(F.gelu, approximate="tanh")
+
+
+@pytest.mark.parametrize(("ours", "loop"), [(F.silu, reference.silu), (GELU_TANH, reference.gelu_tanh)])
+def test_swiglu_and_geglu_are_the_loop(ours, loop):
+    layer = SwiGLU(d_model=4, d_ff=7, bias=True, dropout=0.0, activation=ours).double()
     x_TD = random(3, 4)
-    expected = reference.swiglu(x_TD.numpy(), **weights_of(layer, "gate", "1", "2"))
+    expected = reference.gated(x_TD.numpy(), loop, **weights_of(layer, "gate", "1", "2"))
     np.testing.assert_allclose(layer(x_TD).detach().numpy(), expected, rtol=0, atol=1e-12)
 
 

@@ -13,6 +13,7 @@ from reference import norms, positions
 from reference.attention import attention, linear, linear_attention, multi_head_attention
 
 ACTIVATIONS = {"relu": ff.relu, "gelu": ff.gelu, "gelu_tanh": ff.gelu_tanh, "relu_squared": ff.relu_squared}
+GATES = {"swiglu": ff.silu, "geglu_tanh": ff.gelu_tanh}
 
 
 def decoder(tokens, config, weights):
@@ -100,8 +101,8 @@ def without_rotation(config):
 
 
 def feed_forward_sublayer(x, config, weights, name):
-    if config.activation == "swiglu":
-        return ff.swiglu(x, **matrices(weights, name, "gate", "1", "2"))
+    if config.activation in GATES:
+        return ff.gated(x, GATES[config.activation], **matrices(weights, name, "gate", "1", "2"))
     return ff.feed_forward(x, ACTIVATIONS[config.activation], **matrices(weights, name, "1", "2"))
 
 

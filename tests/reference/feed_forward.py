@@ -38,6 +38,6 @@ def feed_forward(x, activation, W_1, b_1, W_2, b_2):
     return linear(apply(activation, linear(x, W_1, b_1)), W_2, b_2)
 
 
-def swiglu(x, W_gate, b_gate, W_1, b_1, W_2, b_2):
-    """W_2 (silu(W_gate x + b_gate) (W_1 x + b_1)) + b_2 for every row of x."""
-    return linear(apply(silu, linear(x, W_gate, b_gate)) * linear(x, W_1, b_1), W_2, b_2)
+def gated(x, activation, W_gate, b_gate, W_1, b_1, W_2, b_2):
+    """W_2 (activation(W_gate x + b_gate) (W_1 x + b_1)) + b_2 for every row of x."""
+    return linear(apply(activation, linear(x, W_gate, b_gate)) * linear(x, W_1, b_1), W_2, b_2)

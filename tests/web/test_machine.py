@@ -13,7 +13,7 @@ DECODER = {"type": "decoder", "context_length": 8, "d_model": 8, "n_layers": 2, 
 KINDS = {
     "decoder": DECODER,
     "post-norm": DECODER | {"norm_placement": "post", "tied_embeddings": False, "position": {"type": "learned"}},
-    "parallel": DECODER | {"norm_placement": "parallel"},
+    "parallel": DECODER | {"norm_placement": "parallel", "activation": "geglu_tanh"},
     "output norm": DECODER | {"norm_placement": "output", "norm": "rms_norm", "qk_norm": "all_heads"},
     "wide heads": DECODER | {"head_width": 6, "n_kv_heads": 1, "qk_norm": True, "bias": True, "activation": "swiglu"},
     "experts": DECODER | {"feed_forward": {"type": "moe", "n_experts": 4, "shared_experts": 1}},

@@ -141,8 +141,8 @@ class DecoderConfig(Section):
         description="pre: x + f(norm(x)); post: norm(x + f(x)); output: x + norm(f(x)); "
         "parallel: pre, both sublayers reading the same x",
     )
-    activation: Literal["relu", "gelu", "gelu_tanh", "relu_squared", "swiglu"] = Field(
-        "gelu", description="gelu_tanh: GPT-2's approximation of GELU"
+    activation: Literal["relu", "gelu", "gelu_tanh", "relu_squared", "swiglu", "geglu_tanh"] = Field(
+        "gelu", description="gelu_tanh: GPT-2's approximation of GELU; swiglu and geglu_tanh: as a gate"
     )
     feed_forward: FeedForwardConfig = Field(DenseConfig(type="dense"), description="one layer for all, or experts")
     tied_embeddings: bool = Field(True, description="unembed with the transpose of the embedding")

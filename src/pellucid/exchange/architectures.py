@@ -63,7 +63,8 @@ def to_hugging_face(
     if unused := [name for name in without_place if all_tensors[name].any()]:
         what = f"{architecture.name} has no place for {unused[0]}"
         raise ConfigError("model", what, "export a run without it, as the one that it started from")
-    return hf_config, _laid_out(names, all_tensors)
+    hf_tensors = _laid_out(names, all_tensors)
+    return hf_config, architecture.untold(hf_config, hf_tensors) if architecture.untold else hf_tensors
 
 
 def from_hugging_face(
@@ -98,7 +99,8 @@ def linear_names(hf_config: Mapping[str, Any], where: str) -> tuple[list[TensorN
     architecture = _class_of(hf_config, where)
     values = {**architecture.defaults, **hf_config}
     names = _names(architecture, read_config(architecture, values, where)[0], values)
-    retold = partial(_retold, architecture, values, where=where) if architecture.retold else None
+    differ = architecture.retold and not architecture.untold  # of a class that is written, only others are retold
+    retold = partial(_retold, architecture, values, where=where) if differ else None
     return [each for each in names if LINEAR.search(each.ours[0])], retold
 
 

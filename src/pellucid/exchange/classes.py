@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from pellucid.exchange.layouts import ModuleNames
+from pellucid.exchange.shifted_gains import from_shifted, to_shifted
 
 ATTENTION, FEED_FORWARD = "blocks.{}.attention.sublayer", "blocks.{}.feed_forward.sublayer"
 MOE = "model.layers.{}.block_sparse_moe"
@@ -68,6 +69,7 @@ class Architecture:
     experts: bool = False
     own_tokenizer: bool = False  # transformers reads no other one for it, whatever the files beside it say
     retold: Retold | None = None  # its tensors as those of its modules
+    untold: Retold | None = None  # and back
     prefix: str = "model."
     embedding: str = "model.embed_tokens.weight"
     unembedding: str = "lm_head.weight"
@@ -205,6 +207,25 @@ OLMO2 = replace(
     defaults={**LIKE_LLAMA, "rms_norm_eps": 1e-5, "attention_bias": False},
     written={"pad_token_id": None},
 )
+GEMMA = replace(
+    LLAMA,  # with GELU as the gate
+    name="GemmaForCausalLM",
+    model_type="gemma",
+    activations={"geglu_tanh": ("gelu_pytorch_tanh", "gelu")},  # it takes the second for the first
+    modules=attention(qkv="attention_bias", out="attention_bias") + gated(),
+    defaults={
+        **LIKE_LLAMA,
+        "hidden_act": "gelu_pytorch_tanh",
+        "num_key_value_heads": 16,
+        "head_dim": 256,
+        "tie_word_embeddings": True,
+        "attention_bias": False,
+    },
+    only={"use_bidirectional_attention": False},
+    written={"pad_token_id": None},
+    retold=from_shifted,
+    untold=to_shifted,
+)
 STARCODER2 = Architecture(
     name="Starcoder2ForCausalLM",
     model_type="starcoder2",
@@ -316,4 +337,18 @@ STABLELM = Architecture(  # a Llama with LayerNorms that rotates a part of each 
 )
 
 # The first is used of those that match a decoder with the fewest unused biases.
-ARCHITECTURES = (LLAMA, QWEN3, GPT2, STARCODER2, MISTRAL, MIXTRAL, QWEN2, SMOLLM3, ARCEE, OLMO2, GPT_NEOX, STABLELM)
+ARCHITECTURES = (
+    LLAMA,
+    QWEN3,
+    GPT2,
+    STARCODER2,
+    MISTRAL,
+    MIXTRAL,
+    QWEN2,
+    SMOLLM3,
+    ARCEE,
+    OLMO2,
+    GEMMA,
+    GPT_NEOX,
+    STABLELM,
+)

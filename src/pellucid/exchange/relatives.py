@@ -6,28 +6,20 @@ parted, reordered, multiplied or completed, so that they are those of its `modul
 Shapes: D model, H heads (queries' or keys'), K head width.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from math import sqrt
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from pellucid.exchange.classes import LLAMA, MISTRAL, attention, gated
+from pellucid.exchange.shifted_gains import Tensors, Values, module_of
 
-Values = Mapping[str, Any]
-Tensors = Mapping[str, Tensor]
 MULTIPLIERS = ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling")
 NORMS_BESIDE = {
     "embed_tokens.weight": ("norm.weight",),
     "self_attn.q_proj.weight": ("input_layernorm.weight", "post_attention_layernorm.weight"),
 }
-
-
-def module_of(name: str) -> str:
-    """The last module of a tensor's name: `q_proj` of `model.layers.0.self_attn.q_proj.weight`."""
-    return name.rpartition(".")[0].rpartition(".")[2]
 
 
 def heads_of(values: Values) -> dict[str, int]:
@@ -152,7 +144,8 @@ RELATIVES = (PHI3, GRANITE, HELIUM, ERNIE, SEED_OSS, OLMO)
 MISSING = {
     **dict.fromkeys(("phi", "gptj", "codegen"), "biases of the logits"),
     **dict.fromkeys(("cohere", "cohere2", "falcon"), "one norm for attention and feed-forward side by side"),
-    **dict.fromkeys(("gemma", "gemma2", "gemma3_text"), "GELU as a gate"),
+    "gemma2": "capped attention scores, norms before and after a sublayer, and windows in some layers",
+    "gemma3_text": "norms before and after a sublayer, and windows and other clocks in some layers",
     **dict.fromkeys(("bloom", "mpt"), "scores that fall with the distance (ALiBi)"),
     **dict.fromkeys(("qwen2_moe", "qwen3_moe", "olmoe", "phimoe", "deepseek_v3", "gpt_oss"), "another kind of experts"),
     **dict.fromkeys(("glm", "glm4"), "a rotated half whose pairs are neighbours"),

@@ -226,8 +226,9 @@ def build_expert(config: DecoderConfig) -> nn.Module:
             activation = partial(F.gelu, approximate="tanh")
         case "relu_squared":
             activation = relu_squared
-        case "swiglu":
-            return SwiGLU(d_model=config.d_model, d_ff=d_ff, bias=bias, dropout=config.dropout)
+        case "swiglu" | "geglu_tanh":
+            activation = F.silu if config.activation == "swiglu" else partial(F.gelu, approximate="tanh")
+            return SwiGLU(d_model=config.d_model, d_ff=d_ff, activation=activation, bias=bias, dropout=config.dropout)
         case _:
             assert_never(config.activation)
     return FeedForward(d_model=config.d_model, d_ff=d_ff, activation=activation, bias=bias, dropout=config.dropout)

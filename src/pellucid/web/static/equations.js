@@ -25,6 +25,7 @@ const SAYS = {
   39: "A query sees only the nearest keys before it.",
   49: "Clocks that turn slowly turn more slowly still, so that longer texts look to them like those of training.",
   52: "The norm stands on what the sublayer returns, so x stays a sum, and no summand is larger than the gain allows.",
+  53: "A second projection gates the first, by GELU.",
   40: "A router sends each token to a few of many feed-forward layers.",
   57: "Of the clocks between fast and slow, each keeps less of its speed than the one before it, by equal steps.",
   55: "Attention and feed-forward read the same stream side by side; both are added to it.",
@@ -39,7 +40,7 @@ const LINES = {
   scores: { 8: [0, 1], 39: [0, 1] },
   weights: { 7: 3 },
   heads: { 7: 4, 38: 0 },
-  output: { 9: 0, 11: 0, 22: 0, 40: 1 },
+  output: { 9: 0, 11: 0, 22: 0, 53: 0, 40: 1 },
   "shares of experts": { 40: 0 },
 };
 const ACTIVATIONS = { relu: 1, gelu: 2, gelu_tanh: 2, relu_squared: 3 }; // lines of equation 11
@@ -55,7 +56,7 @@ export function formulaOf({ name, equations }, { norm_placement, activation, bia
   };
   const ofConfig = {
     "new x": newX[norm_placement],
-    hidden: { 11: ACTIVATIONS[activation], 22: 1 },
+    hidden: { 11: ACTIVATIONS[activation], 22: 1, 53: 1 },
     ...(equations.includes(38) && { scores: {} }), // which has another mask
   };
   const lines = ofConfig[name] ?? LINES[name] ?? {};

@@ -243,15 +243,16 @@ class LayerCache {
 // ----------------------------------------------------------------------------------------------- feed_forward.py
 
 // At every position alone, widen, apply a non-linearity, and narrow again: W_2 activation(W_1 x) (equation 11), or
-// SwiGLU, where one projection opens and shuts the other.
+// SwiGLU or GeGLU, where one projection opens and shuts the other.
 function buildFeedForward(config, tensor, name) {
   const [W_1, W_2] = [buildLinear(tensor, `${name}.W_1`), buildLinear(tensor, `${name}.W_2`)];
-  const W_gate = config.activation === "swiglu" ? buildLinear(tensor, `${name}.W_gate`) : null;
+  const gate = GATES[config.activation];
+  const W_gate = gate && buildLinear(tensor, `${name}.W_gate`);
 
   function widened(x_D) {
-    if (W_gate === null) return W_1(x_D).map(ACTIVATIONS[config.activation]);
+    if (!gate) return W_1(x_D).map(ACTIVATIONS[config.activation]);
     const gate_F = W_gate(x_D);
-    return W_1(x_D).map((value, i) => silu(gate_F[i]) * value);
+    return W_1(x_D).map((value, i) => gate(gate_F[i]) * value);
   }
 
   return (x_TD, see) => {
@@ -267,7 +268,7 @@ const ACTIVATIONS = {
   gelu_tanh: (x) => (x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)))) / 2,
 };
 
-const silu = (x) => x / (1 + Math.exp(-x));
+const GATES = { swiglu: (x) => x / (1 + Math.exp(-x)), geglu_tanh: ACTIVATIONS.gelu_tanh };
 
 // The error function, to 1.5e-7 (Abramowitz and Stegun 1964, 7.1.26).
 function erf(x) {

@@ -1,0 +1,42 @@
+"""Tensors of Gemma: its norms multiply by 1 + gain, and its embeddings by sqrt(D), as a text is read.
+
+Shapes: D model.
+"""
+
+from collections.abc import Mapping
+from math import sqrt
+from typing import Any
+
+from torch import Tensor
+
+Values = Mapping[str, Any]
+Tensors = Mapping[str, Tensor]
+
+
+def module_of(name: str) -> str:
+    """The last module of a tensor's name: `q_proj` of `model.layers.0.self_attn.q_proj.weight`."""
+    return name.rpartition(".")[0].rpartition(".")[2]
+
+
+def from_shifted(values: Values, tensors: Tensors) -> dict[str, Tensor]:
+    """Gains and embeddings as they are used. With tied embeddings the last norm makes up for their multiplier."""
+    scales = _scales(values)
+    return {
+        name: (tensor.float() + int(module_of(name).endswith("norm"))) * scales.get(module_of(name), 1)
+        for name, tensor in tensors.items()
+    }
+
+
+def to_shifted(values: Values, tensors: Tensors) -> dict[str, Tensor]:
+    """The inverse."""
+    scales = _scales(values)
+    return {
+        name: (tensor.float() / scales.get(module_of(name), 1) - int(module_of(name).endswith("norm"))).to(tensor.dtype)
+        for name, tensor in tensors.items()
+    }
+
+
+def _scales(values: Values) -> dict[str, float]:
+    """By what the tensors of these modules are multiplied."""
+    scale = sqrt(values["hidden_size"])
+    return {"embed_tokens": scale, **({"lm_head": scale, "norm": 1 / scale} if values["tie_word_embeddings"] else {})}
