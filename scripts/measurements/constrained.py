@@ -1,4 +1,4 @@
-"""How far what a mask writes is from the model's own distribution among the texts of a form (equation 58).
+"""How far what a mask writes is from the model's own distribution among the texts of a form (equation 56).
 
 Remakes: constrained
 Takes: a minute

@@ -1,4 +1,4 @@
-"""Texts of a form: a mask allows what can be completed, and drafts follow the model, given the form (equation 58)."""
+"""Texts of a form: a mask allows what can be completed, and drafts follow the model, given the form (equation 56)."""
 
 import itertools
 import random
@@ -101,7 +101,7 @@ def assert_drawn_from(texts: list[str], p: dict[str, float]) -> None:
     assert ((counts - expected) ** 2 / np.maximum(expected, 1)).sum() < chi2.isf(SIGNIFICANCE, len(counts) - 1)
 
 
-def test_equation_58_a_mask_is_wrong_and_drafts_are_right_where_beginnings_differ():
+def test_equation_56_a_mask_is_wrong_and_drafts_are_right_where_beginnings_differ():
     """ax and bx: the mask writes each of them half of the time, the model 49 times as often bx."""
     model, form = unlucky_model(), GrammarForm(OwnGrammar("word\n    1 ax\n    1 bx\n", "two").grammar, ABXY)
     masked, given = ({text: p_of(model, text, form=by) for text in ("ax", "bx")} for by in (form, None))
@@ -113,14 +113,14 @@ def test_equation_58_a_mask_is_wrong_and_drafts_are_right_where_beginnings_diffe
 
 
 @pytest.mark.parametrize(("temperature", "most"), [(1.0, 9), (3.0, 4)])
-def test_equation_58_what_is_kept_follows_the_model_given_the_form_and_the_length(make_decoder, temperature, most):
+def test_equation_56_what_is_kept_follows_the_model_given_the_form_and_the_length(make_decoder, temperature, most):
     model, form = make_decoder(vocab_size=ABXY.vocab_size), GrammarForm(LETTERS.grammar, ABXY)
     p = {text: p_of(model, text, temperature) for text in all_texts(LETTERS) if len(text) < most}
     kept = drawn(model, 60, most, lambda i: Exactly(form, temperature, (i, 1)), temperature)
     assert_drawn_from(kept, p)
 
 
-def test_equation_58_the_mean_of_the_masses_that_a_mask_leaves_is_the_share_of_texts_that_fit(make_decoder):
+def test_equation_56_the_mean_of_the_masses_that_a_mask_leaves_is_the_share_of_texts_that_fit(make_decoder):
     model, form = make_decoder(vocab_size=ABXY.vocab_size), GrammarForm(LETTERS.grammar, ABXY)
     masked = {text: p_of(model, text, form=form) for text in all_texts(LETTERS)}
     assert sum(masked.values()) == pytest.approx(1.0)

@@ -83,7 +83,7 @@ def test_partial_rotary_is_rotary_on_the_first_coordinates_and_leaves_the_others
 
 
 @pytest.mark.parametrize(("linear_in", "growth"), [("turns", 1.0), ("clocks", 2.0)])
-def test_a_stretch_is_equation_49_or_57_which_slow_only_slow_clocks(linear_in, growth):
+def test_a_stretch_is_equation_49_or_55_which_slow_only_slow_clocks(linear_in, growth):
     """Of 16 clocks, some stay, some turn at a fourth of their speed, and some lie between."""
     config = StretchConfig(factor=4.0, trained_length=40, linear_in=linear_in, attention_factor=growth)
     stretch = stretched(**config.model_dump(), base=100.0)

@@ -43,6 +43,6 @@ def test_output_norm_adds_the_norm_of_the_sublayer():
 
 
 def test_in_a_parallel_block_both_sublayers_read_the_same_x():
-    """Equation 55: x + 10 (x + 1) + (x + 1)^2, with x = 5."""
+    """Equation 54: x + 10 (x + 1) + (x + 1)^2, with x = 5."""
     block = ParallelBlock(PreNorm(Plus1(), Times()), PreNorm(Plus1(), torch.square))
     assert block(torch.tensor(5), 10) == 5 + 60 + 36

@@ -1,4 +1,4 @@
-"""Sinusoidal positions and RoPE, number by number in float64 (equations 4, 5, 49 and 57)."""
+"""Sinusoidal positions and RoPE, number by number in float64 (equations 4, 5, 49 and 55)."""
 
 import math
 

@@ -17,7 +17,7 @@ class SinusoidalConfig(Section):
 
 
 class StretchConfig(Section):
-    """Slow clocks run slower, for texts longer than those of training (Llama 3.1, YaRN; equations 49 and 57)."""
+    """Slow clocks run slower, for texts longer than those of training (Llama 3.1, YaRN; equations 49 and 55)."""
 
     factor: float = Field(ge=1, description="how many times slower the slowest clocks turn")
     trained_length: int = Field(ge=1, description="context length of the training before")

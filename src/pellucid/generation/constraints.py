@@ -1,4 +1,4 @@
-"""Texts of a certain form alone: by a mask, which is quick, or by drafts, which is exact (equation 58).
+"""Texts of a certain form alone: by a mask, which is quick, or by drafts, which is exact (equation 56).
 
 A mask leaves the tokens with which a text can still become one of the form, and divides by their mass. So a beginning
 that the model likes is chosen, however rarely the model would go on from there in this form: that is not its own

@@ -1,4 +1,4 @@
-"""The parallel block: attention and feed-forward read the same x, and both are added to it (equation 55).
+"""The parallel block: attention and feed-forward read the same x, and both are added to it (equation 54).
 
 Shapes: B batch, T positions, D model.
 """
@@ -26,7 +26,7 @@ class Beside(PreNorm):
     def steps(self, x_TD: Tensor, inner: list[Step], read_BTD: Tensor) -> list[Step]:
         normed = Step("norm(x)", "TD", getattr(self.norm, "equations", ()), self.norm(read_BTD)[0])
         new_x_TD = x_TD + inner[-1].values
-        return [Step("x", "TD", (10,), x_TD), normed, *inner, Step("new x", "TD", (55,), new_x_TD)]
+        return [Step("x", "TD", (10,), x_TD), normed, *inner, Step("new x", "TD", (54,), new_x_TD)]
 
 
 class ParallelBlock(Block):

@@ -1,4 +1,4 @@
-"""Slow clocks of RoPE run slower, so that a longer context looks to them like that of training (equations 49 and 57).
+"""Slow clocks of RoPE run slower, so that a longer context looks to them like that of training (equations 49 and 55).
 
 Shapes: T positions, I clocks.
 """
@@ -53,7 +53,7 @@ class StretchByNumber(Stretch):
 
     base: float
 
-    equations: ClassVar[tuple[int, ...]] = (49, 57)
+    equations: ClassVar[tuple[int, ...]] = (49, 55)
 
     def kept(self, speeds_I: Tensor) -> Tensor:
         width = 2 * len(speeds_I)

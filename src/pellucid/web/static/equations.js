@@ -23,12 +23,12 @@ const SAYS = {
   31: "Only a part of each query and key is turned; the rest knows no position.",
   38: "Scores are products of feature maps, without a softmax.",
   39: "A query sees only the nearest keys before it.",
+  40: "A router sends each token to a few of many feed-forward layers.",
   49: "Clocks that turn slowly turn more slowly still, so that longer texts look to them like those of training.",
   52: "The norm stands on what the sublayer returns, so x stays a sum, and no summand is larger than the gain allows.",
   53: "A second projection gates the first, by GELU.",
-  40: "A router sends each token to a few of many feed-forward layers.",
-  57: "Of the clocks between fast and slow, each keeps less of its speed than the one before it, by equal steps.",
-  55: "Attention and feed-forward read the same stream side by side; both are added to it.",
+  54: "Attention and feed-forward read the same stream side by side; both are added to it.",
+  55: "Of the clocks between fast and slow, each keeps less of its speed than the one before it, by equal steps.",
 };
 
 // Which lines of which equations compute a step of a layer (model/residual.py and the layers name the steps).
@@ -50,7 +50,7 @@ const BIASES = /<mo>\+<\/mo>(<mi>b<\/mi>|<msub><mi>b<\/mi><mn>\d<\/mn><\/msub>)/
 export function formulaOf({ name, equations }, { norm_placement, activation, bias }) {
   const newX = {
     pre: { 10: 1 },
-    parallel: { 10: 1, 55: 0 },
+    parallel: { 10: 1, 54: 0 },
     post: { 10: equations.includes(21) ? 2 : [0, 2], 21: 0 },
     output: { 52: 0, 10: 0, 21: 0 },
   };

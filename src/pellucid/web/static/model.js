@@ -76,7 +76,7 @@ function buildSoftCap(cap) {
 // ------------------------------------------------------------------------------------------------------ block.py
 
 // Attention, then feed-forward, each with its norm and residual connection (equation 10). In a parallel block
-// feed-forward reads what attention has read (equation 55).
+// feed-forward reads what attention has read (equation 54).
 function buildBlock(config, tensor, layer, positions) {
   const name = `blocks.${layer}`;
   const { unrotated_last_layers = 0, unrotated_layers = [] } = config.position;
@@ -340,7 +340,7 @@ function rotatePairs(x_K, angles, growth = 1) {
 }
 
 // Angle of each of the width/2 clocks at position t: t * base^(-2i/width), in radians, rounded as PyTorch does. With
-// `stretch` those that make few turns in the context of training run slower (equations 49 and 57).
+// `stretch` those that make few turns in the context of training run slower (equations 49 and 55).
 function clockAngles(t, width, base, stretch) {
   return Float32Array.from({ length: width / 2 }, (_, i) => {
     const speed = Math.fround(base ** ((-2 * i) / width));
