@@ -46,11 +46,10 @@ class TextStream:
 
     def clear(self) -> None:
         """Forget all that was added."""
-        self.pieces: list[Piece] = []
+        self.pieces, self._held = list[Piece](), list[Token]()  # _held: tokens whose text is in no piece yet
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._text, self._n_emitted = "", 0  # characters written, and how many of them are in pieces already
-        # Tokens whose text is in no piece yet, and the blank that is in the first token, and not in the text.
-        self._held, self._lead = list[Token](), b"" if self._goes_on else self._tokenizer.lead
+        # Characters written, how many of them are in pieces already, and the blank that only the first token has.
+        self._text, self._n_emitted, self._lead = "", 0, b"" if self._goes_on else self._tokenizer.lead
 
     @property
     def finish_reason(self) -> FinishReason | None:

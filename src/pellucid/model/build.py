@@ -94,12 +94,11 @@ def build_positions(config: DecoderConfig) -> Positions:
         case SinusoidalConfig():
             return Sinusoidal(config.context_length, config.d_model)
         case RotaryConfig(base=base) as rope:
-            K = head_width(config)
             return Rotary(
                 config.context_length,
-                K,
+                head_width(config),
                 base,
-                rope.rotated_width(K),
+                rope.rotated_width(head_width(config)),
                 build_stretch(rope.stretch, base) if rope.stretch else None,
             )
         case LearnedConfig():

@@ -70,7 +70,6 @@ class Tokenizer:
         self.stop_ids = tuple(
             dict.fromkeys([self.end_of_text, *after, self._control_id.get(END_OF_TURN, self.end_of_text)])
         )
-        texts = {id_: token for token, id_ in vocabulary.items() if id_ not in added}
         if is_of_pieces := has_pieces(description):
             from pellucid.tokenizer.sentence_pieces import Guarded, lead_of, may_meet_controls, spelling
 
@@ -82,14 +81,18 @@ class Tokenizer:
                 self._library = Guarded(self._library, self.control_ids)  # type: ignore[assignment]
         elif description["pre_tokenizer"] is None or not self.is_text:
             blank = "" if self.is_text else " "
-            self._bytes = {id_: (blank + symbol).encode() for id_, symbol in texts.items()}
-            self._symbols = frozenset(texts.values())
+            self._symbols = frozenset(token for token, id_ in vocabulary.items() if id_ not in added)
+            self._bytes = {vocabulary[symbol]: (blank + symbol).encode() for symbol in self._symbols}
         else:
             byte_of = byte_of_symbol()
-            self._bytes = {id_: bytes(byte_of[symbol] for symbol in token) for id_, token in texts.items()}
+            self._bytes = {
+                id_: bytes(byte_of[symbol] for symbol in token) for token, id_ in vocabulary.items() if id_ not in added
+            }
         self._bytes.update({id_: b"" if token.special else token.content.encode() for id_, token in added.items()})
-        self.has_words = self.is_text and not is_of_pieces and has_words(description)
-        self.is_lossless = not is_of_pieces and (not self.is_text or is_lossless(description))
+        self.has_words, self.is_lossless = (
+            self.is_text and not is_of_pieces and has_words(description),
+            not is_of_pieces and (not self.is_text or is_lossless(description)),
+        )
         # `encode` for many texts at once
         self.encode_batch = WordCache(WORD.findall, self._encode_words) if self.has_words else self._encode_texts
 
