@@ -35,19 +35,14 @@ def encode_pieces(tokenizer: Tokenizer, pieces: Iterable[Piece]) -> Iterator[Enc
 
 
 def _encoded(tokenizer: Tokenizer, pieces: list[Piece], n_bytes: int) -> Encoded:
-    end = np.array([tokenizer.end_of_text])
+    texts = [tokenizer.as_a_start(each.text) if each.goes_on else each.text for each in pieces]
     ids, ends, n_tokens = list[NDArray[np.integer]](), list[int](), 0
-    for piece, ids_of_piece in zip(
-        pieces,
-        tokenizer.encode_exactly([tokenizer.as_a_start(each.text) if each.goes_on else each.text for each in pieces]),
-        strict=True,
-    ):
+    for piece, ids_of_piece in zip(pieces, tokenizer.encode_exactly(texts), strict=True):
         ids.append(ids_of_piece)
         n_tokens += len(ids_of_piece)
         if piece.ends_document:
-            ids.append(end)
+            ids.append(np.array([tokenizer.end_of_text]))
             ends.append(n_tokens)
             n_tokens += 1
     tokens = np.concatenate([np.array([], np.int64), *ids]).astype(token_type(tokenizer.vocab_size))
-    n_characters = sum(len(piece.text) for piece in pieces)
-    return Encoded(tokens, np.array(ends, POSITION_TYPE), n_bytes, n_characters)
+    return Encoded(tokens, np.array(ends, POSITION_TYPE), n_bytes, sum(len(piece.text) for piece in pieces))

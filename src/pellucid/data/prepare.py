@@ -208,13 +208,8 @@ def _write_truth_if_known(draft: Path, corpus: Corpus, tokenizer: Tokenizer) -> 
     from pellucid.data.truth import truth_of_answers, truth_of_texts, write_truth  # only where it is known
 
     if isinstance(corpus, Drawn):
-        return (
-            write_truth(
-                truth_of_texts(corpus.language, tokenizer, _texts(corpus, "validation", "writing the truth about")),
-                draft,
-            ),
-            list(corpus.language.skills),
-        )
+        truths = truth_of_texts(corpus.language, tokenizer, _texts(corpus, "validation", "writing the truth about"))
+        return write_truth(truths, draft), list(corpus.language.skills)
     conversations = corpus.conversations("validation")
     return write_truth(truth_of_answers(corpus, tokenizer, conversations), draft), list(corpus.skills)
 

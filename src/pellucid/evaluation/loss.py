@@ -249,24 +249,16 @@ def nats_and_hits(logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]
     return cross_entropy(logits_NV, targets_N), logits_NV.max(dim=-1).indices == targets_N  # argmax is slow in bfloat16
 
 
-def n_leads(tokens: NDArray[np.integer], places: NDArray[np.integer], tokenizer: Tokenizer) -> int:
-    """How many tokens after these places begin a text, with a blank that is not in the text."""
-    has_lead_V = np.array(
-        [tokenizer.token_bytes(id_).startswith(tokenizer.lead) for id_ in range(tokenizer.vocab_size)]
-    )
-    return int((has_lead_V[tokens[places + 1]] & np.isin(tokens[places], tokenizer.control_ids)).sum())
-
-
 def evaluation_of(scores: Scores, token_file: TokenFile, tokenizer: Tokenizer, truth: TokenTruth | None) -> Evaluation:
     """The figures of the scored tokens, with the truth about the same tokens if it is known."""
     tokens_N = token_file.tokens[scores.places + 1]
     bytes_V = np.array([tokenizer.is_text * len(tokenizer.token_bytes(id_)) for id_ in range(tokenizer.vocab_size)])
-    evaluation = Evaluation(
-        math.fsum(scores.nats),
-        len(tokens_N),
-        int(bytes_V[tokens_N].sum()) - (n_leads(token_file.tokens, scores.places, tokenizer) if tokenizer.lead else 0),
-        floor_nats=None,
-    )
+    evaluation = Evaluation(math.fsum(scores.nats), len(tokens_N), int(bytes_V[tokens_N].sum()), floor_nats=None)
+    if tokenizer.lead:
+        from pellucid.tokenizer.sentence_pieces import n_leads
+
+        n_bytes = evaluation.n_bytes - n_leads(token_file.tokens, scores.places, tokenizer)
+        evaluation = replace(evaluation, n_bytes=n_bytes)
     if truth is None:
         return evaluation
     n_documents = max(1, int(np.isin(tokens_N, tokenizer.stop_ids).sum()))

@@ -94,13 +94,9 @@ def build_positions(config: DecoderConfig) -> Positions:
         case SinusoidalConfig():
             return Sinusoidal(config.context_length, config.d_model)
         case RotaryConfig(base=base) as rope:
-            return Rotary(
-                config.context_length,
-                head_width(config),
-                base,
-                rope.rotated_width(head_width(config)),
-                build_stretch(rope.stretch, base) if rope.stretch else None,
-            )
+            K = head_width(config)
+            stretch = None if rope.stretch is None else build_stretch(rope.stretch, base)
+            return Rotary(config.context_length, K, base, rope.rotated_width(K), stretch)
         case LearnedConfig():
             return Learned(config.context_length, config.d_model)
         case NoPositionConfig():

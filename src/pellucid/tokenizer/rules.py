@@ -43,8 +43,7 @@ def require_harmless(tokenizer_json: str, source: str) -> None:
 def not_expressible(description: dict[str, Any], ids: Iterable[int]) -> str | None:
     """Why texts could not be decoded exactly from this tokenizer's tokens; None if they can. ids: all that it has."""
     model, normalizer, added = (description[key] for key in ("model", "normalizer", "added_tokens"))
-    ids = sorted(ids)
-    is_of_pieces = has_pieces(description)
+    ids, is_of_pieces = sorted(ids), has_pieces(description)
     is_of_ids = model["type"] == IDS and model["vocab"] == {str(id_): id_ for id_ in range(len(model["vocab"]))}
     if not is_of_ids and model["type"] not in ("BPE", "Unigram")[: 1 + is_of_pieces]:
         return f"its model is {model['type']}, not byte-pair encoding"
@@ -55,11 +54,11 @@ def not_expressible(description: dict[str, Any], ids: Iterable[int]) -> str | No
     controls = {token["id"] for token in added if token["special"]}
     if not controls:
         return "no control token ends a document"
-    stripping = [each["content"] for each in added if not each["special"] and (each["lstrip"] or each["rstrip"])]
-    if stripping and not is_of_pieces:  # of pieces, each text is compared with its tokens (`encode_exactly`)
+    if not is_of_pieces and (  # of pieces, each text is compared with its tokens (`encode_exactly`)
+        stripping := [each["content"] for each in added if not each["special"] and (each["lstrip"] or each["rstrip"])]
+    ):
         return f"its token {stripping[0]!r} swallows the blanks beside it"
-    made = spelled(model)
-    if doubles := [each["content"] for each in added if each["special"] and each["content"] in made]:
+    if doubles := sorted(spelled(model) & {each["content"] for each in added if each["special"]}):
         return f"its control token {doubles[0]!r} is also a token of ordinary text"
     if others := sorted({*chain(*template_ids(description["post_processor"]))} - controls):
         return f"its template puts id {others[0]}, which is not a control token, beside a text"

@@ -9,9 +9,12 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import numpy as np
 import tokenizers
+from numpy.typing import NDArray
 
 from pellucid.errors import DataError
+from pellucid.tokenizer.tokenizer import Tokenizer
 
 BLANK = "▁"
 BYTE = re.compile("<0x([0-9A-F]{2})>")
@@ -52,6 +55,12 @@ def not_expressible(model: Part, steps: Sequence[Part], controls: Collection[int
     if not knows_every_character(model) and unknown not in controls:
         return "it leaves out characters that it lacks"
     return None
+
+
+def n_leads(tokens: NDArray[np.integer], places: NDArray[np.integer], tokenizer: Tokenizer) -> int:
+    """How many tokens after these places begin a text, with a blank that is not in the text."""
+    first = tokens[places + 1][np.isin(tokens[places], tokenizer.control_ids)]
+    return sum(tokenizer.token_bytes(id_).startswith(tokenizer.lead) for id_ in first.tolist())
 
 
 class Guarded:

@@ -65,11 +65,10 @@ class Tokenizer:
         self.vocab_size, self.is_text = len(vocabulary), description["model"]["type"] != IDS
         self.control_ids = tuple(sorted(id_ for id_, token in added.items() if token.special))
         before, after = template_ids(description["post_processor"])
-        self.end_of_text = [*before, *after, *self.control_ids][0]
+        self.end_of_text = end = [*before, *after, *self.control_ids][0]
         self._control_id = {token.content: id_ for id_, token in added.items() if token.special}
-        self.stop_ids = tuple(
-            dict.fromkeys([self.end_of_text, *after, self._control_id.get(END_OF_TURN, self.end_of_text)])
-        )
+        self.stop_ids = tuple(dict.fromkeys([end, *after, self._control_id.get(END_OF_TURN, end)]))
+        texts = {id_: token for token, id_ in vocabulary.items() if id_ not in added}
         if is_of_pieces := has_pieces(description):
             from pellucid.tokenizer.sentence_pieces import Guarded, lead_of, may_meet_controls, spelling
 
@@ -81,18 +80,14 @@ class Tokenizer:
                 self._library = Guarded(self._library, self.control_ids)  # type: ignore[assignment]
         elif description["pre_tokenizer"] is None or not self.is_text:
             blank = "" if self.is_text else " "
-            self._symbols = frozenset(token for token, id_ in vocabulary.items() if id_ not in added)
-            self._bytes = {vocabulary[symbol]: (blank + symbol).encode() for symbol in self._symbols}
+            self._bytes = {id_: (blank + symbol).encode() for id_, symbol in texts.items()}
+            self._symbols = frozenset(texts.values())
         else:
             byte_of = byte_of_symbol()
-            self._bytes = {
-                id_: bytes(byte_of[symbol] for symbol in token) for token, id_ in vocabulary.items() if id_ not in added
-            }
+            self._bytes = {id_: bytes(byte_of[symbol] for symbol in token) for id_, token in texts.items()}
         self._bytes.update({id_: b"" if token.special else token.content.encode() for id_, token in added.items()})
-        self.has_words, self.is_lossless = (
-            self.is_text and not is_of_pieces and has_words(description),
-            not is_of_pieces and (not self.is_text or is_lossless(description)),
-        )
+        self.has_words = self.is_text and not is_of_pieces and has_words(description)
+        self.is_lossless = not is_of_pieces and (not self.is_text or is_lossless(description))
         # `encode` for many texts at once
         self.encode_batch = WordCache(WORD.findall, self._encode_words) if self.has_words else self._encode_texts
 
@@ -192,13 +187,10 @@ class Tokenizer:
         """The UTF-8 bytes of a token, which may be part of a character; none for a control token."""
         return self._bytes[id_]
 
-    def spelled(self, ids: Iterable[int], *, goes_on: bool = False) -> list[bytes]:
-        """The bytes of each token of a text, of which the first loses the `lead`. goes_on: there is text before it."""
+    def spelled(self, ids: Iterable[int]) -> list[bytes]:
+        """The bytes of each token of a text, of which the first that has any loses the `lead`."""
         spelled = [self._bytes[id_] for id_ in ids]
-        return self._without_lead(spelled) if self.lead and not goes_on else spelled
-
-    def _without_lead(self, spelled: list[bytes]) -> list[bytes]:
-        first = next((i for i, each in enumerate(spelled) if each), 0)
+        first = next((i for i, each in enumerate(spelled) if each), len(spelled))
         return [each.removeprefix(self.lead) if i == first else each for i, each in enumerate(spelled)]
 
     def as_a_start(self, text: str) -> str:
@@ -210,7 +202,7 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int], *, goes_on: bool = False) -> str:
         """The text of the ids. Incomplete characters become U+FFFD. goes_on: there is text before it."""
-        return b"".join(self.spelled(ids, goes_on=goes_on)).decode("utf-8", "replace")
+        return b"".join(map(self.token_bytes, ids)).removeprefix(b"" if goes_on else self.lead).decode(errors="replace")
 
     def _encode_words(self, words: Sequence[str]) -> Iterator[list[int]]:
         self._check("".join(words))
