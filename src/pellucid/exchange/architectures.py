@@ -1,7 +1,7 @@
 """Converts a decoder to a class of Hugging Face transformers, and back: dicts and tensors only, no files.
 
 `classes.py` describes the classes, `config_json.py` writes and reads their config, `layouts.py` lays out tensors.
-Weights are renamed and moved, never computed, so the logits stay the same.
+Weights are renamed and moved, not computed, so the logits stay the same (but for the gains and embeddings of Gemma).
 """
 
 import re
