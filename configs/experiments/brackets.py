@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pellucid.config.experiment import OwnConfig
-from pellucid.data.truth import TokenTruth
+from pellucid.data.token_truth import TokenTruth
 from pellucid.evaluation.loss import Scores, score
 from pellucid.experiments.figures.means import Sketch
 from pellucid.experiments.figures.skills import table_in_colours

@@ -177,6 +177,6 @@ def test_a_conversation_runs_as_bubbles_and_its_marks_stand_in_the_text_alone(br
 
         more = f"{asked}A fox.<|end|><|user|>Where?<|end|><|assistant|>Here"
         page.fill("#text", more)
-        assert page.locator(".bubble").all_text_contents() == ["Who came?", "A fox.", "Here"]
-        page.fill("#machine-text", "When?")
-        assert page.input_value("#text") == f"{asked}A fox.<|end|><|user|>When?<|end|><|assistant|>"
+        expect(page.locator(".bubble")).to_have_text(["Who came?", "A fox.", "Here"])
+        page.fill("#machine-text", "When?")  # part 3, which is out of sight, follows when the letter is answered
+        expect(page.locator("#text")).to_have_value(f"{asked}A fox.<|end|><|user|>When?<|end|><|assistant|>")
