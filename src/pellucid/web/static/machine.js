@@ -22,7 +22,14 @@ const TEXT = part("text", "Tokens", TEXT_SAYS, { door: "text" });
 const NEXT_SAYS = "Softmax turns the scores, divided by the temperature, into probabilities.";
 const NEXT = part("next", "Next token", NEXT_SAYS, { door: "next" });
 
-const ACTIVATIONS = { relu: "ReLU", gelu: "GELU", gelu_tanh: "GELU", relu_squared: "ReLU²", swiglu: "SwiGLU", geglu_tanh: "GeGLU" };
+const ACTIVATIONS = {
+  relu: "ReLU",
+  gelu: "GELU",
+  gelu_tanh: "GELU",
+  relu_squared: "ReLU²",
+  swiglu: "SwiGLU",
+  geglu_tanh: "GeGLU",
+};
 const ROW = "A table: each token has a row of numbers, its vector.";
 const ORDER = {
   rope: "The order of the tokens comes later, in attention: RoPE turns queries and keys by an angle for each position.",
