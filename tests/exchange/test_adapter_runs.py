@@ -107,7 +107,7 @@ def test_an_adapter_learns_and_is_loaded_merged(place: Path, pellucid, run: str)
     ):
         done = pellucid(*command)
         assert done.exit_code == 0, done.stderr
-    words = "is another one here than in the run of the base; name the export of the run that it started from"
+    words = "is not the same as in the run of the base; name the export of the run that it started from"
     refused(pellucid("export", run, "out", "--to", "peft", "--base", "exported"), 2, "exported: ", words)
 
 

@@ -202,14 +202,14 @@ def test_an_adapter_and_its_base_must_belong_together(place, pellucid):
     weights = load_file("base/model.safetensors")
     weights["model.norm.weight"] = weights["model.norm.weight"] + 1e-3
     save_file(weights, "tuned/model.safetensors")
-    other = "final_norm.weight is another one here than in the run of the base"
+    other = "final_norm.weight is not the same as in the run of the base"
     export = ("export", "runs/adapted", "out", "--to", "peft")
     refused(pellucid(*export, "--base", "tuned"), 2, "tuned", other)
     point_to_base(Path("adapter"), base_model_name_or_path="tuned")
     refused(pellucid("import", "adapter", "mine", "--base", "runs/base"), 2, "tuned", other, "name with --base the run")
     assert pellucid("quantize", "runs/base", "--to", "int8", "--out", "runs/few").exit_code == 0
     point_to_base(Path("adapter"))
-    refused(pellucid("import", "adapter", "mine", "--base", "runs/few"), 2, "is another one here")
+    refused(pellucid("import", "adapter", "mine", "--base", "runs/few"), 2, "is not the same as")
     refused(pellucid(*export), 2, "--base: missing: an adapter is of use only beside its base")
     refused(pellucid("export", "runs/base", "out", "--to", "hf", "--base", "base"), 2, "--base: hf holds the whole")
     refused(pellucid("export", "runs/base", "out", "--to", "peft", "--base", "base"), 2, "run base: it has no adapter")

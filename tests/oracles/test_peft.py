@@ -74,24 +74,19 @@ def test_an_adapter_of_peft_computes_the_same_here(transformers, tmp_path, name,
     assert_all_equal(mine, theirs)
 
 
+TUNE = ("train", "fine_tune", "corpus.files=corpus.txt", "start_from=small_run", "train.steps=3")
+TUNE += ("schedule.warmup_steps=0", "--run-dir", "mine")
+
+
 @pytest.mark.parametrize("name", ["GPT2", "Llama"])
 def test_a_model_is_imported_tuned_on_a_text_and_its_adapter_works_beside_it_in_peft(
     transformers, workplace, pellucid, name
 ):
     """The way of docs/ecosystem.md: a model of transformers, an own text, an adapter, and back."""
     save_model(transformers, name, Path("small"))
-    tune = (
-        "train",
-        "fine_tune",
-        "corpus.files=corpus.txt",
-        "start_from=small_run",
-        "train.steps=3",
-        "schedule.warmup_steps=0",
-        "name=mine",
-    )
     for command in (
         ("import", "small", "small_run"),
-        (*tune, "adapter={type: lora}", "optimizer.lr=1e-2", "--run-dir", "mine"),
+        (*TUNE, "adapter={type: lora}", "optimizer.lr=1e-2"),
         ("export", "mine", "adapter", "--to", "peft", "--base", "small"),
         ("export", "mine", "whole", "--to", "hf"),
     ):
@@ -116,16 +111,7 @@ def test_the_same_run_writes_in_llama_cpp_what_it_writes_here(transformers, work
     save_model(transformers, "Llama", Path("small"))
     for command in (
         ("import", "small", "small_run"),
-        (
-            "train",
-            "fine_tune",
-            "corpus.files=corpus.txt",
-            "start_from=small_run",
-            "train.steps=3",
-            "schedule.warmup_steps=0",
-            "--run-dir",
-            "mine",
-        ),
+        TUNE,
         ("export", "mine", "one_file", "--to", "gguf"),
     ):
         done = pellucid(*command)

@@ -146,7 +146,7 @@ def _names_in(
     require_all_written(config, written, where, fix)
     for name in sorted(weights.keys() | theirs.keys()):
         if name not in weights or name not in theirs or not torch.equal(weights[name].float(), theirs[name]):
-            raise ConfigError(where, f"{name} is another one here than in the run of the base", fix)
+            raise ConfigError(where, f"{name} is not the same as in the run of the base", fix)
     return linear_names(hf_config, where)
 
 

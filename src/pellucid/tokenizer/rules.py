@@ -45,9 +45,9 @@ def not_expressible(description: dict[str, Any], ids: Iterable[int]) -> str | No
     model, normalizer, added = (description[key] for key in ("model", "normalizer", "added_tokens"))
     ids, is_of_pieces = sorted(ids), has_pieces(description)
     is_of_ids = model["type"] == IDS and model["vocab"] == {str(id_): id_ for id_ in range(len(model["vocab"]))}
-    if not is_of_ids and model["type"] not in ("BPE", "Unigram")[: 1 + is_of_pieces]:
+    if not is_of_ids and model["type"] not in (("BPE", "Unigram") if is_of_pieces else ("BPE",)):
         return f"its model is {model['type']}, not byte-pair encoding"
-    if any(model.get(key) for key in ("dropout", "end_of_word_suffix", "byte_fallback")[: 3 - is_of_pieces]):
+    if any(map(model.get, ("dropout", "end_of_word_suffix"))) or (model.get("byte_fallback") and not is_of_pieces):
         return "its tokens are not runs of bytes (they may be marks at the ends of words)"
     if ids != list(range(len(ids))):
         return f"its ids have gaps: {len(ids):,} tokens, the last with id {ids[-1]:,}"
