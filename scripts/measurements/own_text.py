@@ -7,6 +7,9 @@ Needs: nothing
 The tiny text is the first modules of the standard library, 60 kB and more. The small one is Python's reference (the
 topics of `help()`), 466 kB in Python 3.11. The larger one adds this project's pages and code and, up to 5 MB, the
 modules of the standard library. Trains in float32 with AVX2 alone, as computers do that have nothing better.
+
+--runs names a folder that keeps the runs with their samples: those in it are continued, or only read if they have
+ended.
 """
 
 import hashlib
@@ -23,8 +26,8 @@ from pellucid.training.metrics import read_rows
 TINY_BYTES, LARGE_BYTES = 60_000, 5_000_000
 
 
-def measure() -> Iterator[Entry]:
-    figures = {name: trained(name, texts) for name, texts in three_texts(topics).items()}
+def measure(*, runs: Path = Path()) -> Iterator[Entry]:
+    figures = {name: trained(runs / name, name, texts) for name, texts in three_texts(topics).items()}
     yield Entry("own text", figures, ["own_text"], machine("AVX2"), "fp32")
 
 
@@ -58,10 +61,9 @@ def write_texts(folder: Path, texts: dict[str, str]) -> None:
         (folder / file).write_text(text, encoding="utf-8")
 
 
-def trained(name: str, texts: dict[str, str]) -> dict[str, float]:
-    write_texts(Path(name), texts)
-    run = Path(f"checkpoints/{name}-run")
-    overrides = [f"name={name}-run", f"corpus.files=[{name}/*.txt]", "train.precision=fp32"]
+def trained(run: Path, name: str, texts: dict[str, str]) -> dict[str, float]:
+    write_texts(Path(f"{name}-text"), texts)
+    overrides = [f"corpus.files=[{name}-text/*.txt]", "train.precision=fp32", "--run-dir", run, "--resume"]
     pellucid("train", "own_text", *overrides, environment=AVX2)
     best, last = (evaluation(run, "--checkpoint", which) for which in ("best", "latest"))
     return {
