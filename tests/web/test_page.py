@@ -997,6 +997,7 @@ def test_a_page_without_a_server_says_so_and_then_what_the_server_cannot_give(br
     expect(page.locator("#run-choice")).to_have_value("fables")
     expect(page.locator("#part-compare .empty")).to_have_text("fables, step 9 is not there any more. Choose another B.")
     assert page.locator("#run-choice option").all_inner_texts() == ["other (gone)", "fables"]
+    page.unroute_all(behavior="ignoreErrors")
     page.close()
 
 
@@ -1035,6 +1036,7 @@ def test_a_checkpoint_that_training_deletes_makes_room_for_another_of_its_run(br
     listed = [at_4]
     expect(problem).to_have_text("Step 2 of fables was deleted while training. This is fables@4.")
     expect(status).to_have_text("fables, step 4")
+    page.unroute_all(behavior="ignoreErrors")
     page.close()
 
 
