@@ -54,8 +54,8 @@ AT_MOST = {
     "files that train's config visits": Bound(16, 9),
     "climbs of train's config": Bound(8, 4),
     "statements that train, evaluate and generate execute": Bound(2460, 1900),
-    "files that train, evaluate and generate load": Bound(141, 90),
-    "lines that importing runs.train_run loads": Bound(11915, 8500),
+    "files that train, evaluate and generate load": Bound(139, 90),
+    "lines that importing runs.train_run loads": Bound(11772, 8500),
     # knowledge that is spread
     "files that know Experts": Bound(3, 4),
     "files that know scalar_head": Bound(4, 4),

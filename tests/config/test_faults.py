@@ -91,7 +91,7 @@ model.type=mlp
 model.position={type: rope, bse: 3}
     model.position.bse: unknown key; did you mean 'base'?
 model.attention={type: sliding_window, window: 4, size: 3}
-    model.attention.size: unknown key; the keys here are type, window
+    model.attention.size: unknown key; the keys here are type, window, full_layers
 train.Steps=3
     train.Steps: unknown key; did you mean 'steps'?
 steps=5

@@ -55,7 +55,7 @@ def parameters_by_formula(config, vocab_size):
     d_ff = config.d_ff or 4 * d
     n_wide, n_norms = (
         1 + (config.activation in ("swiglu", "geglu_tanh")),
-        2 * config.n_layers + (config.norm_placement != "post"),
+        (4 if config.norm_placement == "both" else 2) * config.n_layers + (config.norm_placement != "post"),
     )
     of_heads = {False: 0, True: 2 * k, "all_heads": d_q + d_kv}
     norm_widths = n_norms * d + config.n_layers * of_heads[config.qk_norm]

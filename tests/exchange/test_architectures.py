@@ -20,7 +20,7 @@ from exchange.hugging_face_models import (
     random_decoder,
     randomised,
 )
-from model.model_axes import all_combinations, covering_combinations, tiny_config
+from model.model_axes import MIXED, all_combinations, covering_combinations, tiny_config
 from pellucid.checkpoint.training_state import model_tensors
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.exchange.architectures import ARCHITECTURES, class_for, from_hugging_face, to_hugging_face
@@ -42,7 +42,8 @@ def test_each_combination_of_the_axes_has_a_class_or_a_knob_to_blame():
     fixed |= {"qk_norm": [True, False]}
     gemma, parallel = {**LLAMA, "activation": "geglu_tanh"}, {"norm_placement": "parallel"}
     olmo = {**LLAMA, "norm_placement": "output", "qk_norm": "all_heads"}
-    rare = [tiny_config(**each, position=ROPE) for each in (gemma, olmo, parallel)]
+    both = {**gemma, "norm_placement": "both", "attention_soft_cap": 2.0, "attention": MIXED}
+    rare = [tiny_config(**each, position=ROPE) for each in (gemma, olmo, parallel, both)]
     chosen = all_combinations(**axes, **fixed, activation=["gelu", "swiglu", "relu_squared"])
     classes = set()
     for config in chain(chosen, covering_combinations(3, **axes), rare):
@@ -57,6 +58,8 @@ def test_each_combination_of_the_axes_has_a_class_or_a_knob_to_blame():
     ("knob", "choices"),
     [
         ("attention", {"attention": WINDOW, "position": {"type": "learned"}}),
+        ("attention_soft_cap", {**LLAMA, "position": ROPE, "attention_soft_cap": 2.0}),
+        ("attention.full_layers", {**LLAMA, "position": ROPE, "attention": {**WINDOW, "full_layers": [0]}}),
         ("attention.window", {**LLAMA, "position": ROPE, "attention": {**WINDOW, "window": 1}}),
         ("position.unrotated_last_layers", {"position": {"type": "rope", "unrotated_last_layers": 1}}),
         ("position.rotated_fraction", {**LLAMA, "position": {"type": "rope", "rotated_fraction": 0.5}}),
@@ -185,6 +188,17 @@ CLASSES = {
     },
     "Arcee": {**HEADS, "head_dim": [4, 6], "attention_bias": BOTH, "mlp_bias": BOTH},
     "Gemma": {**HEADS, "head_dim": [4, 6], "hidden_size": [16, 20], "attention_bias": BOTH, "rope_parameters": ROPES},
+    "Gemma2": {
+        **HEADS,
+        "head_dim": [4, 6],
+        "query_pre_attn_scalar": [4, 9],
+        "attention_bias": BOTH,
+        "sliding_window": [3, 5],
+        "layer_types": [None, ["full_attention", "sliding_attention"], ["full_attention"] * 2],
+        "attn_logit_softcapping": [0.5, 2.0, None],
+        "final_logit_softcapping": [5.0, None],
+        "rope_parameters": ROPES,
+    },
     "Olmo2": {**HEADS, "head_dim": [4, 6], "attention_bias": BOTH, "rope_parameters": ROPES},
     "GPTNeoX": {
         "num_attention_heads": [2],
@@ -255,7 +269,7 @@ def test_models_of_transformers_compute_the_same_here_and_when_they_go_back_even
         assert_same_logits(ours, built_by_transformers(transformers, *back))
         config_again, tensors_again, _ = from_hugging_face(*back, "DIR")
         assert knobs_of(config_again) == knobs_of(exported[0])
-        within = 1e-6 if name == "Gemma" else 0  # its gains are less one there
+        within = 1e-6 if name.startswith("Gemma") else 0  # its gains are less one there
         torch.testing.assert_close(tensors_again, dict(exported[1]), rtol=within, atol=within)
 
 
@@ -366,7 +380,14 @@ def test_llama_as_older_transformers_wrote_it_is_imported(transformers):
         ("Phi3", {"rope_scaling": YARN}, "rope_scaling is {'rope_type': 'yarn'"),
         ("Granite", {"logits_scaling": "2"}, "no GraniteForCausalLM has these tensors and values ("),
         ("Olmo", {"clip_qkv": 8.0}, "clip_qkv is 8.0, but Pellucid has None only"),
-        ("Gemma2", {}, "Gemma2ForCausalLM is no class known here: it has capped attention scores"),
+        (
+            "Gemma2",
+            {"layer_types": ["full_attention"]},
+            "layer_types is ['full_attention'], not a kind of attention for",
+        ),
+        ("Gemma2", {"query_pre_attn_scalar": 0}, "no Gemma2ForCausalLM has these tensors and values ("),
+        ("Gemma2", {"attn_logit_softcapping": "50"}, "attn_logit_softcapping is '50', not a number"),
+        ("Gemma2", {"hidden_activation": "gelu"}, "hidden_activation is 'gelu', but Pellucid has gelu_pytorch_tanh"),
         ("Olmo3", {}, "Olmo3ForCausalLM is no class known here: it has windows in some layers"),
         ("GPT2", {"scale_attn_weights": False}, "scale_attn_weights is False, but Pellucid has True only"),
         ("GPT2", {"activation_function": "quick_gelu"}, "activation_function is 'quick_gelu', but Pellucid has relu"),

@@ -21,6 +21,7 @@ LAYOUTS = (
     "GPT2",
     "Llama",
     "Gemma",
+    "Gemma2",
     "GPTNeoX",
     "Phi3",
     "Granite",

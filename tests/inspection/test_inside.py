@@ -47,11 +47,12 @@ def test_each_step_follows_from_those_before_it(config, layer):
     steps, attention, feed_forward = inside(model, layer)
     block = model.blocks[layer]
     is_parallel = config.norm_placement == "parallel"
-    is_pre = is_parallel or config.norm_placement == "pre"
+    is_pre = config.norm_placement in ("pre", "parallel", "both")
     for values, residual in ((attention, block.attention), (feed_forward, block.feed_forward)):
         sum_TD = values["x"] + values["output"]
         output_TD = values["x"] + residual.norm(values["output"])
-        new_x = {"post": residual.norm(sum_TD), "output": output_TD}
+        both_TD = values["x"] + getattr(residual, "output_norm", residual.norm)(values["output"])
+        new_x = {"post": residual.norm(sum_TD), "output": output_TD, "both": both_TD}
         close(values["new x"], new_x.get(config.norm_placement, sum_TD))
         if is_pre:
             close(values["norm(x)"], residual.norm((attention if is_parallel else values)["x"]))
@@ -282,6 +283,8 @@ ABSOLUTE = {"position": {"type": "learned"}, "qk_norm": False}
         ({"norm": "rms_norm", "norm_placement": "post"}, "new x", (10, 21)),
         ({"norm_placement": "parallel"}, "new x", (10,)),
         ({"norm_placement": "output"}, "new x", (52, 10)),
+        ({"norm_placement": "both"}, "new x", (58,)),
+        ({"attention_soft_cap": 2.0}, "scores", (57, 7, 8)),
         ({"activation": "swiglu"}, "hidden", (22,)),
         ({"activation": "geglu_tanh"}, "hidden", (53,)),
         ({"activation": "relu"}, "hidden", (11,)),

@@ -20,6 +20,8 @@ STRETCH = {"factor": 3.0, "trained_length": 6, "slow_turns": 0.005, "fast_turns"
 YARN = {"factor": 3.0, "trained_length": 6, "slow_turns": 0.001, "fast_turns": 0.5}  # slows all clocks but the first
 YARN |= {"linear_in": "clocks", "attention_factor": 1.2}
 
+MIXED = {"type": "sliding_window", "window": 3, "full_layers": [1]}
+
 AXES = {
     "position": [
         {"type": "sinusoidal"},
@@ -30,7 +32,7 @@ AXES = {
         {"type": "none"},
     ],
     "norm": ["layer_norm", "rms_norm"],
-    "norm_placement": ["pre", "post", "parallel", "output"],
+    "norm_placement": ["pre", "post", "parallel", "output", "both"],
     "activation": ["relu", "gelu", "gelu_tanh", "relu_squared", "swiglu", "geglu_tanh"],
     "tied_embeddings": [True, False],
     "bias": [True, False],

@@ -13,9 +13,9 @@ from pellucid.model.attention import (
     MultiHeadAttention,
     causal_mask,
     explicit_attention,
-    fused_attention,
     scaled_dot_product,
 )
+from pellucid.model.fused_attention import fused_attention
 from pellucid.model.kv_cache import NoCache
 from pellucid.model.norms import LayerNorm, RMSNorm
 from pellucid.model.positions import NoPositions

@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from pellucid.model.output_norm import OutputNorm
+from pellucid.model.output_norm import BothNorms, OutputNorm
 from pellucid.model.parallel import ParallelBlock
 from pellucid.model.residual import PostNorm, PreNorm
 
@@ -40,6 +40,11 @@ def test_post_norm_is_the_norm_of_the_sum():
 def test_output_norm_adds_the_norm_of_the_sublayer():
     """Equation 52: x + norm(f(x)) = 5 + (2 * 10 * 5 + 1)."""
     assert OutputNorm(Twice(), Times())(torch.tensor(5), 10) == 106
+
+
+def test_with_both_norms_the_sublayer_reads_one_and_the_other_is_added():
+    """Equation 58: x + norm2(f(norm1(x))) = 5 + (2 * 10 * (5 + 1) + 1)."""
+    assert BothNorms(Plus1(), Times(), Twice())(torch.tensor(5), 10) == 126
 
 
 def test_in_a_parallel_block_both_sublayers_read_the_same_x():

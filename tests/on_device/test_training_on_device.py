@@ -15,8 +15,9 @@ from pellucid.adapters.quantized import quantize
 from pellucid.config.model import DecoderConfig
 from pellucid.config.training import MuonConfig
 from pellucid.cost.machine import measure_machine
-from pellucid.model.attention import explicit_attention, fused_attention
+from pellucid.model.attention import explicit_attention
 from pellucid.model.build import build_model
+from pellucid.model.fused_attention import fused_attention
 from pellucid.model.recompute import recompute_activations
 from pellucid.objectives.next_token import choose_objective, cross_entropy, nats_of, next_token
 from pellucid.objectives.preference import PairBatch, dpo

@@ -8,10 +8,10 @@ import math
 import numpy as np
 
 
-def attention(q, k, v, causal=True, window=None):
+def attention(q, k, v, causal=True, window=None, cap=None):
     """Equations 7 and 8: each query's softmax over the keys it may see. q (T, K), k (S, K), v (S, K).
 
-    With a window, these are the last so many of them (equation 39).
+    With a window, these are the last so many of them (equation 39). A cap bounds the scores (equation 57).
     """
     n_queries, n_keys, width = len(q), len(k), len(q[0])
     output = np.zeros((n_queries, v.shape[1]))
@@ -21,7 +21,7 @@ def attention(q, k, v, causal=True, window=None):
         exponentials = {}
         for s in range(first_visible, last_visible + 1):
             score = sum(q[t][i] * k[s][i] for i in range(width)) / math.sqrt(width)
-            exponentials[s] = math.exp(score)
+            exponentials[s] = math.exp(score if cap is None else cap * math.tanh(score / cap))
         for s in exponentials:
             for i in range(v.shape[1]):
                 output[t][i] += exponentials[s] / sum(exponentials.values()) * v[s][i]

@@ -54,6 +54,9 @@ def block(x, config, weights, name):
 def residual(x, read, config, weights, name, sublayer):
     if config.norm_placement == "post":
         return norm(x + sublayer(read, config, weights, f"{name}.sublayer"), config, weights, f"{name}.norm")
+    if config.norm_placement == "both":
+        y = sublayer(norm(read, config, weights, f"{name}.norm"), config, weights, f"{name}.sublayer")
+        return x + norm(y, config, weights, f"{name}.output_norm")
     if config.norm_placement == "output":
         return x + norm(sublayer(read, config, weights, f"{name}.sublayer"), config, weights, f"{name}.norm")
     return x + sublayer(norm(read, config, weights, f"{name}.norm"), config, weights, f"{name}.sublayer")
@@ -67,8 +70,12 @@ def norm(x, config, weights, name):
 
 
 def attention_sublayer(x, config, weights, name):
+    layer = int(name.split(".")[1])
+    window = (
+        None if layer in getattr(config.attention, "full_layers", ()) else getattr(config.attention, "window", None)
+    )
+
     def rotate(head):
-        layer = int(name.split(".")[1])
         if config.position.type == "rope" and layer not in without_rotation(config):
             rotated = int(config.position.rotated_fraction * len(head[0]))
             return positions.rotate_first(rotated, head, 0, config.position.base, config.position.stretch)
@@ -83,7 +90,7 @@ def attention_sublayer(x, config, weights, name):
             k = norm(k, config, weights, f"{name}.key_norm")
         if config.attention == "linear":
             return linear_attention(q, k, v, rotate, rotate)
-        return attention(rotate(q), rotate(k), v, window=getattr(config.attention, "window", None))
+        return attention(rotate(q), rotate(k), v, window=window, cap=config.attention_soft_cap)
 
     return multi_head_attention(
         x,

@@ -15,6 +15,12 @@ KINDS = {
     "post-norm": DECODER | {"norm_placement": "post", "tied_embeddings": False, "position": {"type": "learned"}},
     "parallel": DECODER | {"norm_placement": "parallel", "activation": "geglu_tanh"},
     "output norm": DECODER | {"norm_placement": "output", "norm": "rms_norm", "qk_norm": "all_heads"},
+    "both norms": DECODER
+    | {
+        "norm_placement": "both",
+        "attention": {"type": "sliding_window", "window": 3, "full_layers": [1]},
+        "attention_soft_cap": 5.0,
+    },
     "wide heads": DECODER | {"head_width": 6, "n_kv_heads": 1, "qk_norm": True, "bias": True, "activation": "swiglu"},
     "experts": DECODER | {"feed_forward": {"type": "moe", "n_experts": 4, "shared_experts": 1}},
     "linear": DECODER | {"attention": "linear", "n_layers": 5},
@@ -71,7 +77,7 @@ def test_a_step_of_a_layer_has_the_formulas_by_which_this_model_computes_it_and_
     assert all(of_step == [] for step, of_step in zip(steps, lines, strict=True) if step.name == "x")
     assert (
         sum("pre-norm" in line for line in all_lines)
-        == {"pre": 2, "parallel": 1, "post": 0, "output": 0}[config.norm_placement]
+        == {"pre": 2, "parallel": 1, "post": 0, "output": 0, "both": 0}[config.norm_placement]
     )
     assert sum("post-norm" in line for line in all_lines) == 2 * (config.norm_placement == "post")
     norms = [line for line in all_lines if line.startswith("norm(x)")]
@@ -82,7 +88,7 @@ def test_a_step_of_a_layer_has_the_formulas_by_which_this_model_computes_it_and_
     assert not any(line.startswith("ReLU") for line in all_lines)
     assert any("softmax(" in line and "qt" in line for line in all_lines) == (config.attention != "linear")
     assert any("−∞" in line for line in all_lines) == (config.attention != "linear")
-    assert any("Δ" in line for line in all_lines) == (name == "window")
+    assert any("Δ" in line for line in all_lines) == (name in ("window", "both norms"))
     assert any("ρ" in line for line in all_lines) == ("shares of experts" in kinds)
 
 

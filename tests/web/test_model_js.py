@@ -9,12 +9,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from model.model_axes import VOCAB_SIZE, build_away_from_zero, covering_combinations, tiny_config
+from model.model_axes import MIXED, VOCAB_SIZE, build_away_from_zero, covering_combinations, tiny_config
 from pellucid.inspection.trace import trace
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 from pellucid.web.tensors import packed
 
-CONFIGS = list(covering_combinations(attention=["explicit", {"type": "sliding_window", "window": 4}]))
+CONFIGS = list(covering_combinations(attention=["explicit", MIXED], attention_soft_cap=[None, 0.5]))
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]
 SOFTMAX = {"position": {"type": "rope", "unrotated_last_layers": 1}, "qk_norm": True, "activation": "relu_squared"}
 HELPERS = """
@@ -120,7 +120,7 @@ def test_more_tokens_than_the_context_are_refused_in_words(modules):
     assert words == "9 tokens are more than the 8 that the model reads at once"
 
 
-@pytest.mark.parametrize("norm_placement", ["pre", "post", "output"])
+@pytest.mark.parametrize("norm_placement", ["pre", "post", "output", "both"])
 def test_a_knocked_out_part_adds_what_it_adds_when_its_output_weights_are_zero(modules, norm_placement):
     model, browser_model = rounded(tiny_config(norm_placement=norm_placement, **SOFTMAX))
     code = """const decoder = new Decoder(given.model.config, given.model.weights);

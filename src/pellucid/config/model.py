@@ -9,6 +9,8 @@ from pydantic import BeforeValidator, Field
 
 from pellucid.config.base import BrokenRule, Rule, Section, list_of_one
 
+Layers = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False)]
+
 
 class SinusoidalConfig(Section):
     """Fixed sines and cosines added to the embedding (Vaswani et al. 2017)."""
@@ -38,9 +40,7 @@ class RotaryConfig(Section):
     base: float = Field(10_000.0, gt=1, description="longest wavelength, in positions / 2 pi")
     rotated_fraction: float = Field(1.0, gt=0, le=1, description="share of a head that rotates: its first coordinates")
     unrotated_last_layers: int = Field(0, ge=0, description="last layers without rotation: they see content alone")
-    unrotated_layers: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False)] = Field(
-        (), description="further layers without rotation, counted from 0"
-    )
+    unrotated_layers: Layers = Field((), description="further layers without rotation, counted from 0")
     stretch: StretchConfig | None = Field(None, description="slower clocks for longer texts; null: as they are")
 
     def rotated_width(self, head_width: int) -> int:
@@ -70,10 +70,11 @@ PositionConfig = Annotated[
 
 
 class SlidingWindowConfig(Section):
-    """Softmax attention to the last tokens only (Mistral 7B)."""
+    """Softmax attention to the last tokens only (Mistral 7B), in all layers or in most of them (Gemma 2)."""
 
     type: Literal["sliding_window"]
     window: int = Field(ge=1, description="tokens that a position sees in each layer, itself included")
+    full_layers: Layers = Field((), description="layers without a window, counted from 0: they see all tokens before")
 
 
 AttentionWord = Literal["explicit", "fused", "linear"]
@@ -136,9 +137,9 @@ class DecoderConfig(Section):
     position: PositionConfig = Field(RotaryConfig(type="rope"), description="how the model knows order")
     norm: Literal["layer_norm", "rms_norm"] = "layer_norm"
     norm_epsilon: float = Field(1e-5, gt=0, description="keeps norms from dividing by zero")
-    norm_placement: Literal["pre", "post", "parallel", "output"] = Field(
+    norm_placement: Literal["pre", "post", "parallel", "output", "both"] = Field(
         "pre",
-        description="pre: x + f(norm(x)); post: norm(x + f(x)); output: x + norm(f(x)); "
+        description="pre: x + f(norm(x)); post: norm(x + f(x)); output: x + norm(f(x)); both: pre and output; "
         "parallel: pre, both sublayers reading the same x",
     )
     activation: Literal["relu", "gelu", "gelu_tanh", "relu_squared", "swiglu", "geglu_tanh"] = Field(
@@ -153,6 +154,7 @@ class DecoderConfig(Section):
     qk_norm: bool | Literal["all_heads"] = Field(
         False, description="normalise each head's queries and keys, as `norm` says; all_heads: all heads' as one"
     )
+    attention_soft_cap: float | None = Field(None, gt=0, description="squash scores as logit_soft_cap does logits")
     logit_soft_cap: float | None = Field(None, gt=0, description="squash logits to +-cap by cap*tanh(z/cap)")
     embedding_std: float | None = Field(
         None,
@@ -182,8 +184,12 @@ class DecoderConfig(Section):
 
     @property
     def window(self) -> int | None:
-        """Tokens that a position sees in each layer; None: all before it."""
+        """Tokens that a position sees in layers with a window; None: no layer has one."""
         return self.attention.window if isinstance(self.attention, SlidingWindowConfig) else None
+
+    def window_in(self, layer: int) -> int | None:
+        """Tokens that a position sees in this layer; None: all before it."""
+        return None if layer in getattr(self.attention, "full_layers", ()) else self.window
 
     @property
     def attends_by_softmax(self) -> bool:
@@ -197,6 +203,12 @@ class DecoderConfig(Section):
         yield is_uneven, "d_model n_heads head_width", wrong, "choose a multiple, or set head_width"
         wrong = f"{n_heads} is not a multiple of n_kv_heads {n_kv_heads}"
         yield n_heads % n_kv_heads, "n_heads n_kv_heads", wrong, "choose n_kv_heads as a divisor of n_heads"
+        yield (
+            self.attention_soft_cap is not None and self.attention in ("fused", "linear"),
+            "attention_soft_cap attention",
+            f"{self.attention} attention cannot cap its scores",
+            "leave it out, or set attention: explicit",
+        )
         d_head = self.head_width or d_model // n_heads
         if self.copying_init:
             wrong = f"{n_kv_heads} value heads are too few to copy all that a token is, {n_heads} are needed"

@@ -28,6 +28,7 @@ from pellucid.exchange.config_json import DAMAGED, bias_flags, biases_of, read_c
 from pellucid.exchange.knobs import knobs_of, require_all_written
 from pellucid.exchange.layouts import TensorNames, bias_place, tensor_names
 from pellucid.exchange.relatives import MISSING, RELATIVES
+from pellucid.exchange.shifted_gains import query_scale
 from pellucid.model.build import build_model, head_width
 from pellucid.model.positions import Sinusoidal
 
@@ -99,7 +100,8 @@ def linear_names(hf_config: Mapping[str, Any], where: str) -> tuple[list[TensorN
     architecture = _class_of(hf_config, where)
     values = {**architecture.defaults, **hf_config}
     names = _names(architecture, read_config(architecture, values, where)[0], values)
-    differ = architecture.retold and not architecture.untold  # of a class that is written, only others are retold
+    # Of a class that is written, only others are retold, unless queries are multiplied.
+    differ = architecture.retold and (not architecture.untold or query_scale(values) != 1)
     retold = partial(_retold, architecture, values, where=where) if differ else None
     return [each for each in names if LINEAR.search(each.ours[0])], retold
 
@@ -137,9 +139,11 @@ def _lacks(architecture: Architecture, config: DecoderConfig, biases: set[BiasPl
     own_width = architecture.sets_head_width and not (architecture.divides_width and config.d_model % config.n_heads)
     has = {
         "norm_placement": config.norm_placement in architecture.placements,
-        "logit_soft_cap": config.logit_soft_cap is None,
+        "logit_soft_cap": config.logit_soft_cap is None or "logit_soft_cap" in architecture.soft_caps,
+        "attention_soft_cap": config.attention_soft_cap is None or "attention_soft_cap" in architecture.soft_caps,
         "attention": config.attends_by_softmax and (config.window is None or architecture.window is not None),
         "attention.window": config.window != 1,  # with a cache, transformers' classes see one token more
+        "attention.full_layers": architecture.mixes_windows or not getattr(config.attention, "full_layers", ()),
         "feed_forward": (experts is not None) == architecture.experts and not (experts and experts.shared_experts),
         "position.unrotated_last_layers": not rope or not rope.unrotated_last_layers or architecture.unrotated,
         "position.unrotated_layers": not rope or not rope.unrotated_layers or architecture.unrotated,

@@ -66,6 +66,8 @@ class Architecture:
     rotates_a_part: bool = False
     unrotated: bool = False  # it says which layers do not rotate
     window: str | None = None  # the key that says which layers have a window
+    mixes_windows: bool = False  # some layers may have none
+    soft_caps: Mapping[str, str] = field(default_factory=dict)  # the keys of our knobs
     experts: bool = False
     own_tokenizer: bool = False  # transformers reads no other one for it, whatever the files beside it say
     retold: Retold | None = None  # its tensors as those of its modules
@@ -78,6 +80,9 @@ class Architecture:
 
 BEFORE_F = ("input_layernorm", "post_attention_layernorm")
 ON_OUTPUT = ("post_attention_layernorm", "post_feedforward_layernorm")
+
+
+AROUND = ("input_layernorm", "pre_feedforward_layernorm")
 
 
 def attention(
@@ -226,6 +231,33 @@ GEMMA = replace(
     retold=from_shifted,
     untold=to_shifted,
 )
+GEMMA2 = replace(
+    GEMMA,  # with norms before and after each sublayer, capped scores and logits, and windows in some layers
+    name="Gemma2ForCausalLM",
+    model_type="gemma2",
+    activations={"geglu_tanh": ("gelu_pytorch_tanh",)},
+    activation="hidden_activation",
+    modules=(
+        *attention(qkv="attention_bias", out="attention_bias", placed=AROUND),
+        *gated(),
+        ModuleNames(("blocks.{}.attention.output_norm",), "model.layers.{}.post_attention_layernorm"),
+        ModuleNames(("blocks.{}.feed_forward.output_norm",), "model.layers.{}.post_feedforward_layernorm"),
+    ),
+    placements=("both",),
+    window="layer_types",
+    mixes_windows=True,
+    soft_caps={"logit_soft_cap": "final_logit_softcapping", "attention_soft_cap": "attn_logit_softcapping"},
+    defaults={
+        **GEMMA.defaults,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "num_key_value_heads": 4,
+        "query_pre_attn_scalar": 256,
+        "sliding_window": 4096,
+        "sliding_window_pattern": 2,
+        "final_logit_softcapping": 30.0,
+        "attn_logit_softcapping": 50.0,
+    },
+)
 STARCODER2 = Architecture(
     name="Starcoder2ForCausalLM",
     model_type="starcoder2",
@@ -349,6 +381,7 @@ ARCHITECTURES = (
     ARCEE,
     OLMO2,
     GEMMA,
+    GEMMA2,
     GPT_NEOX,
     STABLELM,
 )

@@ -15,7 +15,7 @@ from pellucid.model.build import head_width
 # Features of the classes that no Pellucid model has.
 ONLY: dict[str, Any] = {"is_causal": True, "quantization_config": None, "pruned_heads": {}}
 ONLY_IN_YARN: dict[str, Any] = {"truncate": True, "mscale_all_dim": None}
-SLIDING = "sliding_attention"
+SLIDING, FULL = "sliding_attention", "full_attention"
 IN_TURNS = {"slow_turns": "low_freq_factor", "fast_turns": "high_freq_factor"}
 IN_CLOCKS = {"slow_turns": "beta_slow", "fast_turns": "beta_fast", "attention_factor": "attention_factor"}
 DAMAGED = "download the model again, or choose another"
@@ -66,7 +66,13 @@ def written_config(
         if architecture.window == "layer_types":
             written["use_sliding_window"] = window is not None
             written["max_window_layers"] = config.n_layers if window is None else 0
-            written["layer_types"] = ["full_attention" if window is None else SLIDING] * config.n_layers
+            windows = [config.window_in(layer) for layer in range(config.n_layers)]
+            written["layer_types"] = [FULL if each is None else SLIDING for each in windows]
+        if architecture.mixes_windows:  # it needs a number even if no layer has a window
+            written["sliding_window"] = window or config.context_length
+    written |= {key: ours[knob] for knob, key in architecture.soft_caps.items()}
+    if "query_pre_attn_scalar" in architecture.defaults:
+        written["query_pre_attn_scalar"] = head_width(config)
     return written
 
 
@@ -101,7 +107,9 @@ def read_config(architecture: Architecture, hf_config: Mapping[str, Any], where:
         n_experts, top_k = read.integer("num_local_experts"), read.integer("num_experts_per_tok")
         model["feed_forward"] = {"type": "moe", "n_experts": n_experts, "top_k": top_k}
     if (window := read.window()) is not None:
-        model["attention"] = {"type": "sliding_window", "window": window}
+        model["attention"] = {"type": "sliding_window", **window}
+    caps = {knob: key for knob, key in architecture.soft_caps.items() if hf_config[key] is not None}
+    model |= {knob: read.number(key) for knob, key in caps.items()}
     for module in architecture.modules:
         if isinstance(module.bias, str):
             read.flag(module.bias)
@@ -251,9 +259,11 @@ class _Reader:
             return {"unrotated_last_layers": len(unrotated)}
         return {"unrotated_layers": unrotated}
 
-    def window(self) -> int | None:
-        """The window of all layers, or None if they have none."""
+    def window(self) -> dict[str, Any] | None:
+        """The window, and the layers without it if the class may have some; None if no layer has one."""
         n_layers = self.integer(self.architecture.sizes["n_layers"])
+        if self.architecture.mixes_windows:
+            return self.mixed_windows(n_layers)
         in_each = self.architecture.window == "layer_types"
         if self.architecture.window is None or self.values.get("sliding_window") is None:
             return None
@@ -267,7 +277,19 @@ class _Reader:
         else:
             all_slide, none_slides = all(kind == SLIDING for kind in kinds), SLIDING not in kinds
         if all_slide:
-            return self.integer("sliding_window")
+            return {"window": self.integer("sliding_window")}
         if not (none_slides and in_each):
             self.refuse("max_window_layers" if kinds is None else "layer_types", "the same window in all layers")
         return None
+
+    def mixed_windows(self, n_layers: int) -> dict[str, Any] | None:
+        """As `window`: a list says which layers have one, or all have but each so many-th."""
+        self.require(n_layers < 10_000, "num_hidden_layers", "a number of layers")  # before there is a list of them
+        each = self.integer("sliding_window_pattern")
+        kinds = self.values.get("layer_types") or [SLIDING if (n + 1) % each else FULL for n in range(n_layers)]
+        known = isinstance(kinds, list) and len(kinds) == n_layers and all(kind in (SLIDING, FULL) for kind in kinds)
+        self.require(known, "layer_types", "a kind of attention for each layer")
+        full_layers = [layer for layer, kind in enumerate(kinds) if kind == FULL]
+        if len(full_layers) == n_layers:
+            return None
+        return {"window": self.integer("sliding_window"), "full_layers": full_layers}

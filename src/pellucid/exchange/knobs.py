@@ -28,6 +28,7 @@ def knobs_of(config: DecoderConfig) -> dict[str, Any]:
     if hides_nothing or knobs["attention"] == "fused":  # the same equation
         knobs["attention"] = "explicit"
         knobs.pop("attention.window", None)
+        knobs.pop("attention.full_layers", None)
     knobs.pop("feed_forward.load_balance_weight", None)  # of the loss
     return knobs
 

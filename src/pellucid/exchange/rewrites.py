@@ -48,7 +48,7 @@ def layer_norm_as_rms_norm(config: DecoderConfig, tensors: Tensors) -> tuple[Dec
     In a pre-norm decoder only norms read the residual stream, so the mean can be subtracted from everything that is
     added to it: embeddings, positions, the outputs of W_O and W_2. The unembedding does not change, so it is untied.
     """
-    if config.norm_placement in ("post", "output"):
+    if config.norm_placement in ("post", "output", "both"):
         placed = f"{config.norm_placement}-norm"
         what = f"with {placed} the residual stream is not centred, so no RMSNorm equals its layer_norm"
         raise ConfigError("model.norm_placement", what, "train with pre, or with norm: rms_norm")

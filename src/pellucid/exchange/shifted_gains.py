@@ -1,6 +1,8 @@
 """Tensors of Gemma: its norms multiply by 1 + gain, and its embeddings by sqrt(D), as a text is read.
 
-Shapes: D model.
+Gemma 2 divides scores by the root of a number of its own, not by sqrt(K): its queries make up for it.
+
+Shapes: D model, K head width.
 """
 
 from collections.abc import Mapping
@@ -39,4 +41,11 @@ def to_shifted(values: Values, tensors: Tensors) -> dict[str, Tensor]:
 def _scales(values: Values) -> dict[str, float]:
     """By what the tensors of these modules are multiplied."""
     scale = sqrt(values["hidden_size"])
-    return {"embed_tokens": scale, **({"lm_head": scale, "norm": 1 / scale} if values["tie_word_embeddings"] else {})}
+    tied = {"lm_head": scale, "norm": 1 / scale} if values["tie_word_embeddings"] else {}
+    return {"embed_tokens": scale, "q_proj": query_scale(values), **tied}
+
+
+def query_scale(values: Values) -> float:
+    """By what queries are multiplied, so that scores divided by sqrt(K) are theirs: 1 in most models."""
+    width = values.get("head_dim") or values["hidden_size"] // values["num_attention_heads"]
+    return sqrt(width / values.get("query_pre_attn_scalar", width))

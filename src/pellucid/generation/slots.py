@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from pellucid.generation.single_token import SingleTokenDecoder, reader_of_one_token, reader_of_prompts
 from pellucid.model.decoder import Decoder
-from pellucid.model.kv_cache import KVCache, LayerCache, attend_on_one_token, rotated
+from pellucid.model.kv_cache import AttendOnOneToken, KVCache, LayerCache, attend_on_one_token, rotated
 from pellucid.model.language_model import LanguageModel, State
 from pellucid.model.one_token import has_lean_form
 from pellucid.model.positions import AtPosition
@@ -112,7 +112,13 @@ class LayerRows(NamedTuple):
     cache: LayerCache
     rows: Rows
 
-    def attend(self, heads_NM1K: Tensor, n_heads_each: Sequence[int], rotate: AtPosition) -> Tensor:
+    def attend(
+        self,
+        heads_NM1K: Tensor,
+        n_heads_each: Sequence[int],
+        rotate: AtPosition,
+        attend: AttendOnOneToken = attend_on_one_token,
+    ) -> Tensor:
         """`LayerCache.attend`, where each row's query meets the keys of its own slot. Rows without a text get zeros."""
         (keys_NGSK, values_NGSK), rows = (self.cache.keys_BGSK, self.cache.values_BGSK), self.rows
         W, S = rows.n_rows, rows.n_keys
@@ -121,7 +127,7 @@ class LayerRows(NamedTuple):
         keys_NGSK[rows.rows_W, :, rows.positions_W] = k_WG1K[:, :, 0].to(keys_NGSK.dtype)
         values_NGSK[rows.rows_W, :, rows.positions_W] = v_WG1K[:, :, 0].to(values_NGSK.dtype)
         keys_WGSK, values_WGSK = keys_NGSK[:W, :, :S], values_NGSK[:W, :, :S]
-        heads_WH1K = attend_on_one_token(q_WH1K, keys_WGSK, values_WGSK, rows.is_seen_W11S)
+        heads_WH1K = attend(q_WH1K, keys_WGSK, values_WGSK, rows.is_seen_W11S)
         heads_NH1K = heads_WH1K.new_zeros(len(heads_NM1K), *heads_WH1K.shape[1:])
         heads_NH1K[:W] = heads_WH1K
         return heads_NH1K

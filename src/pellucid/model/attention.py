@@ -1,7 +1,6 @@
 """Attention: each position gathers what it needs from itself and the positions before it.
 
 Read `scaled_dot_product` (equation 7) with `causal_mask` (equation 8), then MultiHeadAttention (equation 9).
-`fused_attention` is another way to compute the first two: it runs only where a config says `model.attention: fused`.
 
 Shapes: B batch, T query positions, S key positions, D model, H heads, G key/value heads, K head width.
 """
@@ -56,23 +55,6 @@ def explicit_attention(
     return scaled_dot_product(q_BHTK, k_BHSK, v_BHSK, mask_TS, dropout)
 
 
-def fused_attention(
-    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, dropout: float, mask_TS: Tensor | None = None
-) -> Tensor:
-    """`explicit_attention` by one kernel, such as FlashAttention (Dao et al. 2022).
-
-    Without a mask its memory is linear in the length.
-    """
-    n_queries, n_keys = q_BHTK.size(2), k_BHSK.size(2)
-    if mask_TS is None and n_queries == n_keys:
-        return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, dropout_p=dropout, is_causal=True)
-    # With a cache, PyTorch's is_causal would count the queries from the first key; ours are the last.
-    # A single query is after every key, and needs no mask.
-    if mask_TS is None and n_queries > 1:
-        mask_TS = torch.ones(n_queries, n_keys, dtype=torch.bool, device=q_BHTK.device).tril(n_keys - n_queries)
-    return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, attn_mask=mask_TS, dropout_p=dropout)
-
-
 def project(
     x_BTD: Tensor, W_Q: nn.Module, W_K: nn.Module, W_V: nn.Module, head_width: int
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -88,7 +70,7 @@ class MultiHeadAttention(nn.Module):
 
     With fewer key/value heads than query heads, each is shared by a group of query heads, which makes the cache smaller
     (equation 23; Ainslie et al. 2023). `query_norm` and `key_norm` may be the identity (equation 24). `rotate` is a
-    method of the positions, `attend` one of the functions above.
+    method of the positions, `attend` the function above or `fused_attention`.
     """
 
     def __init__(
@@ -107,13 +89,11 @@ class MultiHeadAttention(nn.Module):
         dropout: float,
     ) -> None:
         super().__init__()
-        self.head_width = head_width
-        self.n_heads = n_heads
-        self.n_kv_heads = n_kv_heads
-        self.W_Q = nn.Linear(d_model, n_heads * self.head_width, bias=bias)
-        self.W_K = nn.Linear(d_model, n_kv_heads * self.head_width, bias=bias)
-        self.W_V = nn.Linear(d_model, n_kv_heads * self.head_width, bias=bias)
-        self.W_O = nn.Linear(n_heads * self.head_width, d_model, bias=output_bias)
+        self.head_width, self.n_heads, self.n_kv_heads = head_width, n_heads, n_kv_heads
+        self.W_Q = nn.Linear(d_model, n_heads * head_width, bias=bias)
+        self.W_K = nn.Linear(d_model, n_kv_heads * head_width, bias=bias)
+        self.W_V = nn.Linear(d_model, n_kv_heads * head_width, bias=bias)
+        self.W_O = nn.Linear(n_heads * head_width, d_model, bias=output_bias)
         self.query_norm = query_norm
         self.key_norm = key_norm
         self.rotate = rotate
@@ -176,11 +156,11 @@ class MultiHeadAttention(nn.Module):
         """Queries and keys as they meet, their scores, and the weights of the values."""
         q_BHTK, k_BGSK = self.rotate(q_BHTK, 0), self.rotate(k_BGSK, 0)
         products_BHTS = (q_BHTK / sqrt(self.head_width)) @ self.share_among_heads(k_BGSK).mT
-        scores_BHTS = products_BHTS + self.mask(q_BHTK.size(2), like=q_BHTK)
+        scores_BHTS = products_BHTS + self.mask(q_BHTK.size(2), k_BGSK.size(2), like=q_BHTK)
         return q_BHTK, k_BGSK, scores_BHTS, scores_BHTS.softmax(dim=-1)
 
-    def mask(self, T: int, like: Tensor) -> Tensor:
-        return causal_mask(T, T, like)
+    def mask(self, n_queries: int, n_keys: int, like: Tensor) -> Tensor:
+        return causal_mask(n_queries, n_keys, like)
 
 
 class AttentionOnOneToken:

@@ -25,19 +25,16 @@ from pellucid.config.model import (
     SlidingWindowConfig,
     StretchConfig,
 )
-from pellucid.model.attention import MultiHeadAttention, Rotate, explicit_attention, fused_attention
-from pellucid.model.bigram import Bigram
+from pellucid.model.attention import MultiHeadAttention, Rotate
 from pellucid.model.block import Block
 from pellucid.model.decoder import Decoder
 from pellucid.model.embeddings import Embeddings, SeparateEmbeddings, SoftCap, TiedEmbeddings
-from pellucid.model.experts import Experts, Router
 from pellucid.model.feed_forward import Activation, FeedForward, SwiGLU, relu_squared
 from pellucid.model.initialization import initialize
 from pellucid.model.language_model import LanguageModel
 from pellucid.model.norms import LayerNorm, RMSNorm
 from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, Sinusoidal, Stretched
 from pellucid.model.residual import PostNorm, PreNorm, Residual
-from pellucid.model.scoring_decoder import ScoringDecoder
 
 
 def build_model(config: ModelConfig, vocab_size: int, *, learns_scores: bool = False) -> LanguageModel:
@@ -47,11 +44,13 @@ def build_model(config: ModelConfig, vocab_size: int, *, learns_scores: bool = F
     """
     match config:
         case DecoderConfig():
-            return build_decoder(config, vocab_size, ScoringDecoder if learns_scores else Decoder)
+            return build_decoder(config, vocab_size, scoring_decoder() if learns_scores else Decoder)
         case BigramConfig():
+            from pellucid.model.bigram import Bigram  # loaded by the few runs that need it
+
             return Bigram(vocab_size, config.context_length)
         case MLPConfig():
-            from pellucid.model.build_earlier import build_mlp  # loaded by the few runs that need it
+            from pellucid.model.build_earlier import build_mlp
 
             return build_mlp(config, vocab_size)
         case RecurrentConfig():
@@ -62,6 +61,12 @@ def build_model(config: ModelConfig, vocab_size: int, *, learns_scores: bool = F
             assert_never(config)
 
 
+def scoring_decoder() -> type[Decoder]:
+    from pellucid.model.scoring_decoder import ScoringDecoder
+
+    return ScoringDecoder
+
+
 def build_decoder(config: DecoderConfig, vocab_size: int, kind: type[Decoder]) -> Decoder:
     positions = build_positions(config)
     model = kind(
@@ -70,7 +75,7 @@ def build_decoder(config: DecoderConfig, vocab_size: int, kind: type[Decoder]) -
         embeddings=build_embeddings(config, vocab_size),
         positions=positions,
         dropout=config.dropout,
-        blocks=[build_block(config, rotate) for rotate in rotate_in_each_layer(config, positions)],
+        blocks=[build_block(config, positions, layer) for layer in range(config.n_layers)],
         # After post-norm blocks there is nothing left to normalise.
         final_norm=nn.Identity() if config.norm_placement == "post" else build_norm(config),
         soft_cap=nn.Identity() if config.logit_soft_cap is None else SoftCap(config.logit_soft_cap),
@@ -115,14 +120,15 @@ def head_width(config: DecoderConfig) -> int:
     return config.head_width or config.d_model // config.n_heads
 
 
-def rotate_in_each_layer(config: DecoderConfig, positions: Positions) -> list[Rotate]:
-    """Each layer's function to rotate queries and keys: the identity in those that `position` names."""
+def rotate_in(config: DecoderConfig, positions: Positions, layer: int) -> Rotate:
+    """The layer's function to rotate queries and keys: the identity in those that `position` names."""
     unrotated = config.position.unrotated(config.n_layers) if isinstance(config.position, RotaryConfig) else ()
-    return [NoPositions().rotate if layer in unrotated else positions.rotate for layer in range(config.n_layers)]
+    return NoPositions().rotate if layer in unrotated else positions.rotate
 
 
-def build_block(config: DecoderConfig, rotate: Rotate) -> Block:
-    parts = [build_residual(config, part) for part in (build_attention(config, rotate), build_feed_forward(config))]
+def build_block(config: DecoderConfig, positions: Positions, layer: int) -> Block:
+    sublayers = build_attention(config, positions, layer), build_feed_forward(config)
+    parts = [build_residual(config, sublayer) for sublayer in sublayers]
     if config.norm_placement == "parallel":
         from pellucid.model.parallel import ParallelBlock
 
@@ -140,6 +146,10 @@ def build_residual(config: DecoderConfig, sublayer: nn.Module) -> Residual:
             from pellucid.model.output_norm import OutputNorm
 
             return OutputNorm(build_norm(config), sublayer)
+        case "both":
+            from pellucid.model.output_norm import BothNorms
+
+            return BothNorms(build_norm(config), sublayer, build_norm(config))
         case _:
             assert_never(config.norm_placement)
 
@@ -163,13 +173,13 @@ def build_head_norm(config: DecoderConfig, n_heads: int) -> nn.Module:
     return NormOfAllHeads(build_norm(config, n_heads * head_width(config), "query_key_norms"))
 
 
-def build_attention(config: DecoderConfig, rotate: Rotate) -> MultiHeadAttention:
+def build_attention(config: DecoderConfig, positions: Positions, layer: int) -> MultiHeadAttention:
     parts: dict[str, Any] = {
         "d_model": config.d_model,
         "head_width": head_width(config),
         "n_heads": config.n_heads,
         "n_kv_heads": config.n_kv_heads or config.n_heads,
-        "rotate": rotate,
+        "rotate": rotate_in(config, positions, layer),
         "query_norm": build_head_norm(config, config.n_heads),
         "key_norm": build_head_norm(config, config.n_kv_heads or config.n_heads),
         "bias": config.has_bias("queries_keys_values"),
@@ -177,18 +187,20 @@ def build_attention(config: DecoderConfig, rotate: Rotate) -> MultiHeadAttention
         "dropout": config.dropout,
     }
     match config.attention:
-        case "explicit":
-            return MultiHeadAttention(attend=explicit_attention, **parts)
+        case "explicit" if config.attention_soft_cap is None:
+            return MultiHeadAttention(**parts)
         case "fused":
+            from pellucid.model.fused_attention import fused_attention
+
             return MultiHeadAttention(attend=fused_attention, **parts)
         case "linear":
             from pellucid.model.linear_attention import LinearAttention
 
             return LinearAttention(**parts)
-        case SlidingWindowConfig(window=window):
-            from pellucid.model.sliding_window import SlidingWindowAttention
+        case "explicit" | SlidingWindowConfig():
+            from pellucid.model.sliding_window import limited_attention
 
-            return SlidingWindowAttention(window=window, **parts)
+            return limited_attention(config.window_in(layer), config.attention_soft_cap, **parts)
         case _:
             assert_never(config.attention)
 
@@ -198,6 +210,8 @@ def build_feed_forward(config: DecoderConfig) -> nn.Module:
         case DenseConfig():
             return build_expert(config)
         case ExpertsConfig(n_experts=n_experts, shared_experts=n_shared, top_k=top_k):
+            from pellucid.model.experts import Experts, Router
+
             return Experts(
                 router=Router(config.d_model, n_experts),
                 experts=[build_expert(config) for _ in range(n_experts)],

@@ -9,7 +9,7 @@ Shapes: L layers, B batch, G key/value heads, S key positions, K head width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,15 @@ from torch import Tensor
 
 from pellucid.model.language_model import State
 from pellucid.model.positions import AtPosition, Position, nowhere
+
+
+def attend_on_one_token(q_BH1K: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, is_seen_B11S: Tensor | None = None) -> Tensor:
+    """PyTorch's own softmax attention, for lean forms; without `is_seen` a query sees all keys."""
+    shares_heads = q_BH1K.size(1) != k_BGSK.size(1)
+    return F.scaled_dot_product_attention(q_BH1K, k_BGSK, v_BGSK, attn_mask=is_seen_B11S, enable_gqa=shares_heads)
+
+
+AttendOnOneToken = Callable[..., Tensor]
 
 
 class LayerCache:
@@ -41,14 +50,20 @@ class LayerCache:
         self.length = end
         return self.keys_BGSK.narrow(2, 0, end), self.values_BGSK.narrow(2, 0, end)
 
-    def attend(self, heads_BM1K: Tensor, n_heads_each: Sequence[int], rotate: AtPosition) -> Tensor:
+    def attend(
+        self,
+        heads_BM1K: Tensor,
+        n_heads_each: Sequence[int],
+        rotate: AtPosition,
+        attend: AttendOnOneToken = attend_on_one_token,
+    ) -> Tensor:
         """Append one more position, and let its query meet the keys of all: nothing is masked, as none is later.
 
         The heads are those of the queries, the keys and the values, so many each.
         """
         q_BH1K, k_BG1K, v_BG1K = rotated(heads_BM1K, n_heads_each, rotate, self.length)
         k_BGSK, v_BGSK = self.append(k_BG1K, v_BG1K)
-        return attend_on_one_token(q_BH1K, k_BGSK, v_BGSK)
+        return attend(q_BH1K, k_BGSK, v_BGSK)
 
     def reorder(self, rows_N: Tensor) -> None:
         self.keys_BGSK, self.values_BGSK = self._rows(self.keys_BGSK, rows_N), self._rows(self.values_BGSK, rows_N)
@@ -103,9 +118,3 @@ def rotated(
     if rotate is not nowhere:
         rotate(heads_BM1K.narrow(1, 0, n_heads_each[0] + n_heads_each[1]), position)
     return torch.split_with_sizes(heads_BM1K, n_heads_each, 1)  # type: ignore[return-value]
-
-
-def attend_on_one_token(q_BH1K: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, is_seen_B11S: Tensor | None = None) -> Tensor:
-    """PyTorch's own softmax attention, for lean forms; without `is_seen` a query sees all keys."""
-    shares_heads = q_BH1K.size(1) != k_BGSK.size(1)
-    return F.scaled_dot_product_attention(q_BH1K, k_BGSK, v_BGSK, attn_mask=is_seen_B11S, enable_gqa=shares_heads)

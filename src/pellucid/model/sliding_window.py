@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from pellucid.model.attention import MultiHeadAttention, causal_mask, scaled_dot_product
+from pellucid.model.capped_attention import CappedAttention
 from pellucid.model.kv_cache import LayerCache
 
 
@@ -47,8 +48,12 @@ class SlidingWindowAttention(MultiHeadAttention):
 
     equations = (7, 39)
 
-    def mask(self, T: int, like: Tensor) -> Tensor:
-        return window_mask(T, T, self.window, like)
+    def mask(self, n_queries: int, n_keys: int, like: Tensor) -> Tensor:
+        return window_mask(n_queries, n_keys, self.window, like)
+
+
+class CappedWindowAttention(CappedAttention, SlidingWindowAttention):
+    """Multi-head attention to the last `window` positions, with capped scores (Gemma 2)."""
 
 
 class WindowCache(LayerCache):
@@ -69,3 +74,12 @@ class WindowCache(LayerCache):
         self.keys_BGSK.narrow(2, 0, n_kept).copy_(keys_BGSK.narrow(2, start, n_kept))
         self.values_BGSK.narrow(2, 0, n_kept).copy_(values_BGSK.narrow(2, start, n_kept))
         return keys_BGSK, values_BGSK
+
+
+def limited_attention(window: int | None, cap: float | None, **parts: Any) -> MultiHeadAttention:
+    """Attention in a window, with capped scores, with both or, if both are None, with neither."""
+    if cap is None:
+        return MultiHeadAttention(**parts) if window is None else SlidingWindowAttention(window=window, **parts)
+    if window is None:
+        return CappedAttention(cap=cap, **parts)
+    return CappedWindowAttention(cap=cap, window=window, **parts)

@@ -29,6 +29,8 @@ const SAYS = {
   53: "A second projection gates the first, by GELU.",
   54: "Attention and feed-forward read the same stream side by side; both are added to it.",
   55: "Of the clocks between fast and slow, each keeps less of its speed than the one before it, by equal steps.",
+  57: "Scores are squashed between −cap and cap, so that no weight is nearly 1 only because vectors are long.",
+  58: "One norm stands before the sublayer, and one on what it returns.",
 };
 
 // Which lines of which equations compute a step of a layer (model/residual.py and the layers name the steps).
@@ -37,7 +39,7 @@ const LINES = {
   q: { 7: 0, 24: 0, 5: 0 },
   k: { 7: 1, 24: 1, 5: 1, 31: 0 },
   v: { 7: 2 },
-  scores: { 8: [0, 1], 39: [0, 1] },
+  scores: { 57: 0, 8: [0, 1], 39: [0, 1] },
   weights: { 7: 3 },
   heads: { 7: 4, 38: 0 },
   output: { 9: 0, 11: 0, 22: 0, 53: 0, 40: 1 },
@@ -53,6 +55,7 @@ export function formulaOf({ name, equations }, { norm_placement, activation, bia
     parallel: { 10: 1, 54: 0 },
     post: { 10: equations.includes(21) ? 2 : [0, 2], 21: 0 },
     output: { 52: 0, 10: 0, 21: 0 },
+    both: { 58: 0 },
   };
   const ofConfig = {
     "new x": newX[norm_placement],

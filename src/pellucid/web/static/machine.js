@@ -6,6 +6,7 @@
 // a part at a point of the residual stream has its number in the logit lens, `point`.
 
 import { thousands } from "./elements.js";
+import { windowIn } from "./model.js";
 
 export function partsOf(model) {
   const { type } = model.config;
@@ -59,15 +60,14 @@ function norm({ config, weights }, what) {
 function attention(model, layer) {
   const { d_model: D, n_heads: H, n_kv_heads: G, head_width, attention } = model.config;
   const K = head_width ?? D / H;
-  const windowed = `Attention, window ${attention.window}`;
-  const title = { linear: "Linear attention", sliding_window: windowed }[attention.type ?? attention] ?? "Attention";
+  const window = windowIn(model.config, layer);
+  const kind = window < Infinity ? "sliding_window" : attention;
+  const title = { linear: "Linear attention", sliding_window: `Attention, window ${window}` }[kind] ?? "Attention";
   const reads = {
     linear: `Each head keeps a running sum of keys times values, a table of ${K} × ${K} numbers, whatever the length of the text.`,
-    sliding_window: `Each head looks back at the last ${attention.window} tokens, and takes from each what it needs.`,
+    sliding_window: `Each head looks back at the last ${window} tokens, and takes from each what it needs.`,
   };
-  const read =
-    reads[attention.type ?? attention] ??
-    "Each head looks back at all tokens so far, and takes from each what it needs.";
+  const read = reads[kind] ?? "Each head looks back at all tokens so far, and takes from each what it needs.";
   const shared = G && G < H ? ` ${G} share keys and values.` : "";
   const says = `${read}${shared} Beside each head stands the token it takes most from.`;
   const weights = counted(model, `blocks.${layer}.attention.`);

@@ -68,9 +68,9 @@ export class Decoder {
   }
 }
 
-function buildSoftCap(cap) {
-  if (cap === null) return (logits_V) => logits_V;
-  return (logits_V) => logits_V.map((logit) => cap * Math.tanh(logit / cap));
+function buildSoftCap(cap = null) {
+  if (cap === null) return (scores) => scores;
+  return (scores) => scores.map((score) => cap * Math.tanh(score / cap));
 }
 
 // ------------------------------------------------------------------------------------------------------ block.py
@@ -82,19 +82,21 @@ function buildBlock(config, tensor, layer, positions) {
   const { unrotated_last_layers = 0, unrotated_layers = [] } = config.position;
   const isRotated = layer < config.n_layers - unrotated_last_layers && !unrotated_layers.includes(layer);
   const ownPositions = isRotated ? positions : NO_POSITIONS;
-  const attention = new MultiHeadAttention(config, tensor, `${name}.attention.sublayer`, ownPositions);
+  const window = windowIn(config, layer);
+  const attention = new MultiHeadAttention(config, tensor, `${name}.attention.sublayer`, ownPositions, window);
   const feedForward = buildFeedForward(config, tensor, `${name}.feed_forward.sublayer`);
-  const residual = { pre: preNorm, parallel: preNorm, post: postNorm, output: outputNorm }[config.norm_placement];
+  const kinds = { pre: preNorm, parallel: preNorm, post: postNorm, output: outputNorm, both: bothNorms };
+  const residual = kinds[config.norm_placement];
   const isParallel = config.norm_placement === "parallel";
-  const attentionNorm = buildNorm(config, tensor, `${name}.attention.norm`);
-  const feedForwardNorm = buildNorm(config, tensor, `${name}.feed_forward.norm`);
+  const normsOf = (part) => ["norm", "output_norm"].map((norm) => buildNorm(config, tensor, `${name}.${part}.${norm}`));
+  const [attentionNorms, feedForwardNorms] = ["attention", "feed_forward"].map(normsOf);
 
   const forward = (x_TD, cache, see) => {
     const [seeAttention, seeFeedForward] = ["attention", "feed_forward"].map((part) => within(part, see));
     const attend = (x_TD) => attention.forward(x_TD, cache, seeAttention);
-    const attended_TD = residual(x_TD, attentionNorm, attend, seeAttention);
+    const attended_TD = residual(x_TD, attentionNorms, attend, seeAttention);
     const work = (x_TD) => feedForward(x_TD, seeFeedForward);
-    return residual(attended_TD, feedForwardNorm, work, seeFeedForward, isParallel ? x_TD : attended_TD);
+    return residual(attended_TD, feedForwardNorms, work, seeFeedForward, isParallel ? x_TD : attended_TD);
   };
   return Object.assign(forward, { W_O: attention.W_O });
 }
@@ -104,7 +106,7 @@ const within = (part, see) => (name, x) => see(`${part}.${name}`, x);
 // --------------------------------------------------------------------------------------------------- residual.py
 
 // x + f(norm(x)); or of what else f reads
-function preNorm(x_TD, norm, sublayer, see, read_TD = x_TD) {
+function preNorm(x_TD, [norm], sublayer, see, read_TD = x_TD) {
   see("x", x_TD);
   const y_TD = sublayer(see("norm(x)", read_TD.map(norm)));
   const sum_TD = x_TD.map((x_D, t) => add(x_D, y_TD[t]));
@@ -112,15 +114,22 @@ function preNorm(x_TD, norm, sublayer, see, read_TD = x_TD) {
 }
 
 // norm(x + f(x))
-function postNorm(x_TD, norm, sublayer, see) {
+function postNorm(x_TD, [norm], sublayer, see) {
   const y_TD = sublayer(see("x", x_TD));
   const sum_TD = x_TD.map((x_D, t) => add(x_D, y_TD[t]));
   return see("new x", sum_TD.map(norm));
 }
 
 // x + norm(f(x)) (equation 52)
-function outputNorm(x_TD, norm, sublayer, see) {
+function outputNorm(x_TD, [norm], sublayer, see) {
   const y_TD = sublayer(see("x", x_TD)).map(norm);
+  const sum_TD = x_TD.map((x_D, t) => add(x_D, y_TD[t]));
+  return see("new x", sum_TD);
+}
+
+// x + outputNorm(f(norm(x))) (equation 58)
+function bothNorms(x_TD, [norm, outputNorm], sublayer, see) {
+  const y_TD = sublayer(see("norm(x)", see("x", x_TD).map(norm))).map(outputNorm);
   const sum_TD = x_TD.map((x_D, t) => add(x_D, y_TD[t]));
   return see("new x", sum_TD);
 }
@@ -130,10 +139,11 @@ function outputNorm(x_TD, norm, sublayer, see) {
 // Several attentions side by side, each in its own K-wide projection of x (equation 9). With fewer key/value heads than
 // query heads, each is shared by a group of query heads.
 class MultiHeadAttention {
-  constructor(config, tensor, name, positions) {
+  constructor(config, tensor, name, positions, window) {
     this.headWidth = config.head_width ?? config.d_model / config.n_heads;
     this.nHeadsPerGroup = config.n_heads / (config.n_kv_heads ?? config.n_heads);
-    this.window = config.attention.window ?? Infinity;
+    this.window = window;
+    this.softCap = buildSoftCap(config.attention_soft_cap);
     for (const W of ["W_Q", "W_K", "W_V", "W_O"]) this[W] = buildLinear(tensor, `${name}.${W}`);
     this.queryNorm = headNorm(config, tensor, `${name}.query_norm`);
     this.keyNorm = headNorm(config, tensor, `${name}.key_norm`);
@@ -168,7 +178,7 @@ class MultiHeadAttention {
     const [k_GSK, v_GSK] = cache.append(k_GTK, v_GTK);
     const group = (head) => Math.floor(head / this.nHeadsPerGroup);
     const mask = windowMask(q_HTK[0].length, k_GSK[0].length, this.window);
-    let scores_HTS = q_HTK.map((q_TK, head) => scaledProducts(q_TK, k_GSK[group(head)], mask));
+    let scores_HTS = q_HTK.map((q_TK, head) => scaledProducts(q_TK, k_GSK[group(head)], mask, this.softCap));
     scores_HTS = see("scores", scores_HTS);
     let weights_HTS = scores_HTS.map((scores_TS) => scores_TS.map(softmax));
     weights_HTS = see("weights", weights_HTS);
@@ -178,6 +188,10 @@ class MultiHeadAttention {
 
 const same = (x) => x;
 
+// How many tokens a position sees in this layer.
+export const windowIn = ({ attention }, layer) =>
+  attention.full_layers?.includes(layer) ? Infinity : (attention.window ?? Infinity);
+
 // Norms of queries or keys: of those of all heads as one vector, and of each head's.
 function headNorm(config, tensor, name) {
   return {
@@ -186,10 +200,11 @@ function headNorm(config, tensor, name) {
   };
 }
 
-// q k^T / sqrt(K) + mask: how much each query wants each key's value (equation 7).
-function scaledProducts(q_TK, k_SK, mask) {
+// q k^T / sqrt(K) + mask: how much each query wants each key's value (equation 7), in some models capped (equation 57).
+function scaledProducts(q_TK, k_SK, mask, softCap) {
   const root = Math.sqrt(q_TK[0].length);
-  return q_TK.map((q_K, t) => matrixVector(k_SK, q_K).map((product, s) => product / root + mask(t, s)));
+  const scores = (q_K) => softCap(matrixVector(k_SK, q_K).map((product) => product / root));
+  return q_TK.map((q_K, t) => scores(q_K).map((score, s) => score + mask(t, s)));
 }
 
 // 0 where the key is at or before the query and one of the last `window`, -infinity elsewhere: no look into the future
