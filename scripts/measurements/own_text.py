@@ -9,7 +9,7 @@ topics of `help()`), 466 kB in Python 3.11. The larger one adds this project's p
 modules of the standard library. Trains in float32 with AVX2 alone, as computers do that have nothing better.
 
 --runs names a folder that keeps the runs with their samples: those in it are continued, or only read if they have
-ended.
+ended. The run on the larger text can only be continued while the pages and the code stay as they are.
 """
 
 import hashlib

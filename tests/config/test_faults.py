@@ -133,13 +133,17 @@ model.n_heads=3
     model.n_heads: d_model 64 is not a multiple of n_heads 3; choose a multiple, or set head_width
 model.n_kv_heads=3
     model.n_kv_heads: n_heads 2 is not a multiple of n_kv_heads 3; choose n_kv_heads as a divisor of n_heads
+model.attention={type: sliding_window, window: 4, full_layers: [0, 9]}
+    model.attention.full_layers: there is no layer 9; count them from 0
+model.position={type: rope, unrotated_layers: [9]}
+    model.position.unrotated_layers: there is no layer 9; count them from 0
 model.d_model=6
     model.d_model: RoPE rotates pairs, but a head has 3 coordinates; choose d_model / n_heads even
 model.head_width=7
     model.head_width: RoPE rotates pairs, but a head has 7 coordinates; choose an even number
 model.position.rotated_fraction=0.1
     model.position.rotated_fraction: RoPE rotates pairs, but 0.1 of a head's 32 coordinates is 3;
-    choose a share that is an even number of them
+    choose a share that makes it even
 model={context_length: 8, d_model: 63, n_layers: 1, n_heads: 1, position: {type: sinusoidal}}
     model.d_model: sinusoidal positions need an even width, not 63; add one
 model={context_length: 8, d_model: 64, n_layers: 1, n_heads: 2, n_kv_heads: 1, copying_init: true}

@@ -198,11 +198,13 @@ class DecoderConfig(Section):
 
     def _rules(self) -> Iterable[Rule]:
         d_model, n_heads, n_kv_heads = self.d_model, self.n_heads, self.n_kv_heads or 1
-        is_uneven = self.head_width is None and d_model % n_heads
-        wrong = f"{d_model} is not a multiple of n_heads {n_heads}"
-        yield is_uneven, "d_model n_heads head_width", wrong, "choose a multiple, or set head_width"
+        uneven, wrong = not self.head_width and d_model % n_heads, f"{d_model} is not a multiple of n_heads {n_heads}"
+        yield uneven, "d_model n_heads head_width", wrong, "choose a multiple, or set head_width"
         wrong = f"{n_heads} is not a multiple of n_kv_heads {n_kv_heads}"
         yield n_heads % n_kv_heads, "n_heads n_kv_heads", wrong, "choose n_kv_heads as a divisor of n_heads"
+        for part, layers in ("attention", "full_layers"), ("position", "unrotated_layers"):
+            last = max(getattr(getattr(self, part), layers, ()), default=0)
+            yield last >= self.n_layers, f"{part}.{layers}", f"there is no layer {last}", "count them from 0"
         yield (
             self.attention_soft_cap is not None and self.attention in ("fused", "linear"),
             "attention_soft_cap attention",
@@ -223,8 +225,7 @@ class DecoderConfig(Section):
             yield is_odd and self.head_width is not None, "head_width", wrong, "choose an even number"
             yield is_odd, "d_model n_heads", wrong, "choose d_model / n_heads even"
             wrong = f"RoPE rotates pairs, but {share:g} of a head's {d_head} coordinates is {rotated}"
-            fix = "choose a share that is an even number of them"
-            yield rotated % 2 or rotated == 0, "position.rotated_fraction", wrong, fix
+            yield rotated % 2 or not rotated, "position.rotated_fraction", wrong, "choose a share that makes it even"
         if isinstance(self.position, SinusoidalConfig):
             yield d_model % 2, "d_model", f"sinusoidal positions need an even width, not {d_model}", "add one"
 

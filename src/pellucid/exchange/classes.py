@@ -80,8 +80,6 @@ class Architecture:
 
 BEFORE_F = ("input_layernorm", "post_attention_layernorm")
 ON_OUTPUT = ("post_attention_layernorm", "post_feedforward_layernorm")
-
-
 AROUND = ("input_layernorm", "pre_feedforward_layernorm")
 
 

@@ -127,8 +127,7 @@ def rotate_in(config: DecoderConfig, positions: Positions, layer: int) -> Rotate
 
 
 def build_block(config: DecoderConfig, positions: Positions, layer: int) -> Block:
-    sublayers = build_attention(config, positions, layer), build_feed_forward(config)
-    parts = [build_residual(config, sublayer) for sublayer in sublayers]
+    parts = [build_residual(config, f) for f in (build_attention(config, positions, layer), build_feed_forward(config))]
     if config.norm_placement == "parallel":
         from pellucid.model.parallel import ParallelBlock
 

@@ -10,7 +10,6 @@ from functools import partial
 from math import sqrt
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -21,7 +20,7 @@ from pellucid.model.one_token import OnOneToken
 
 
 def capped_scores(q_BHTK: Tensor, k_BHSK: Tensor, cap: float) -> Tensor:
-    """cap tanh(q k^T / (cap sqrt(K))): large scores come close to the cap, small ones stay as they are."""
+    """cap tanh(q k^T / (cap sqrt(K))): large scores come close to the cap, small ones hardly change."""
     scores_BHTS = (q_BHTK / sqrt(q_BHTK.size(-1))) @ k_BHSK.mT
     return cap * (scores_BHTS / cap).tanh()
 
@@ -76,8 +75,7 @@ def attend_with_cap(
 ) -> Tensor:
     """`attend_on_one_token` with capped scores."""
     B, G, _, K = k_BGSK.shape
-    scores_BGRS = q_BH1K.reshape(B, G, -1, K).div(cap * sqrt(K)) @ k_BGSK.mT
-    capped_BGRS = torch.mul(scores_BGRS.tanh(), cap)
+    capped_BGRS = capped_scores(q_BH1K.reshape(B, G, -1, K), k_BGSK, cap)
     if is_seen_B11S is not None:
         capped_BGRS = capped_BGRS.masked_fill(~is_seen_B11S, float("-inf"))
     return (capped_BGRS.softmax(dim=-1) @ v_BGSK).reshape(q_BH1K.shape)
