@@ -1022,6 +1022,9 @@ def test_a_checkpoint_that_training_deletes_makes_room_for_another_of_its_run(br
     page.goto(f"{address}#checkpoint=fables@2")
     status, problem = settled(page).locator("#status"), page.locator("#problem")
     expect(status).to_have_text("fables, step 2")
+    # The first news, that nothing trains, makes the page ask for the runs once more: they must not be the later ones.
+    answers = "performance.getEntriesByType('resource').filter(({ name }) => name.includes('api/run'))"
+    page.wait_for_function(f"() => {answers}.length === 2")
 
     listed = [at_4]
     expect(status).to_have_text("fables, step 4")
