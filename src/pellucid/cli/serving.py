@@ -5,7 +5,7 @@ import webbrowser
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from socket import socket
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlencode
 
 from typer import Argument, Option
@@ -13,6 +13,9 @@ from typer import Argument, Option
 from pellucid.cli.arguments import DATA_ROOT, Which, load_config, read_run
 from pellucid.cli.terminal import heavy_imports, note, say_where_new
 from pellucid.errors import CheckpointError, ConfigError, InputOutputError, PellucidError
+
+if TYPE_CHECKING:
+    from pellucid.config.run import RunConfig
 
 HOST, PORT = "127.0.0.1", 8000
 EVERYWHERE = ("0.0.0.0", "::")
@@ -151,7 +154,7 @@ def _training(run_dir: Path, config_file: Path | None) -> AbstractContextManager
         return nullcontext()
     from pellucid.web.training import training, why_not_to_train
 
-    if reason := why_not_to_train(load_config(config_file, None), run_dir):
+    if reason := why_not_to_train(config_for_page(config_file, run_dir), run_dir):
         note(f"{run_dir}: {reason}")
         return nullcontext()
     say_where_new(DATA_ROOT, run_dir.parent)
@@ -186,9 +189,18 @@ def _view(run: Path, which: str) -> dict[str, str]:
     return {"checkpoint": f"{run_of(directory).resolve().name}@{step}"}
 
 
+def config_for_page(config_file: Path, run_dir: Path) -> "RunConfig":
+    """The config; of a run that has begun, with the steps it began with: `make demo` makes as many as fit."""
+    from pellucid.checkpoint.run_directory import steps_in
+
+    own = run_dir / "config.yaml"
+    has_begun = steps_in(run_dir) and own.exists()
+    return load_config(config_file, [f"train.steps={load_config(own, None).train.steps}"] if has_begun else None)
+
+
 def train_for_page(config: Path, run_dir: Path) -> None:
     """Train for `serve --train`, in a process of its own, which saves and stops when `serve` ends."""
-    run_config = load_config(config, None)
+    run_config = config_for_page(config, run_dir)
     with heavy_imports():
         from pellucid.runs.train_run import train_run
         from pellucid.training.interrupts import stop_with_parent
