@@ -20,6 +20,7 @@ CLASSES = {
     "Olmo2": {"num_key_value_heads": 2},
     "Gemma": {"num_key_value_heads": 2, "head_dim": 6},
     "Gemma2": {"num_key_value_heads": 2, "head_dim": 6, "query_pre_attn_scalar": 9},
+    "Gemma3": {"num_key_value_heads": 2, "head_dim": 6, "query_pre_attn_scalar": 9},
     "GPTNeoX": {"num_attention_heads": 2},
     "Phi3": {"num_key_value_heads": 2},
     "Granite": {**MULTIPLIERS, "logits_scaling": 2.0, "num_key_value_heads": 2},

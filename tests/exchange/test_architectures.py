@@ -43,7 +43,8 @@ def test_each_combination_of_the_axes_has_a_class_or_a_knob_to_blame():
     gemma, parallel = {**LLAMA, "activation": "geglu_tanh"}, {"norm_placement": "parallel"}
     olmo = {**LLAMA, "norm_placement": "output", "qk_norm": "all_heads"}
     both = {**gemma, "norm_placement": "both", "attention_soft_cap": 2.0, "attention": MIXED}
-    rare = [tiny_config(**each, position=ROPE) for each in (gemma, olmo, parallel, both)]
+    gemma3 = {**both, "attention_soft_cap": None, "qk_norm": True}
+    rare = [tiny_config(**each, position=ROPE) for each in (gemma, olmo, parallel, both, gemma3)]
     chosen = all_combinations(**axes, **fixed, activation=["gelu", "swiglu", "relu_squared"])
     classes = set()
     for config in chain(chosen, covering_combinations(3, **axes), rare):
@@ -59,6 +60,7 @@ def test_each_combination_of_the_axes_has_a_class_or_a_knob_to_blame():
     [
         ("attention", {"attention": WINDOW, "position": {"type": "learned"}}),
         ("attention_soft_cap", {**LLAMA, "position": ROPE, "attention_soft_cap": 2.0}),
+        ("position.base_in_windows", {**LLAMA, "position": {**ROPE, "base_in_windows": 9.0}, "attention": WINDOW}),
         ("attention.full_layers", {**LLAMA, "position": ROPE, "attention": {**WINDOW, "full_layers": [0]}}),
         ("attention.window", {**LLAMA, "position": ROPE, "attention": {**WINDOW, "window": 1}}),
         ("position.unrotated_last_layers", {"position": {"type": "rope", "unrotated_last_layers": 1}}),
@@ -134,7 +136,9 @@ TOKENS = {"vocab_size": VOCAB_SIZE, "bos_token_id": 0, "eos_token_id": 0, "pad_t
 def made_by_transformers(transformers, name, **knobs):
     """A random model of a class, and its config.json as `save_pretrained` writes it."""
     sizes = GPT2_SIZES if name == "GPT2" else SIZES
-    config = getattr(transformers, f"{name}Config")(**{**TOKENS, **sizes, **knobs})
+    config = getattr(transformers, "Gemma3TextConfig" if name == "Gemma3" else f"{name}Config")(
+        **{**TOKENS, **sizes, **knobs}
+    )
     torch.default_generator.manual_seed(0)
     model = randomised(getattr(transformers, class_name_of(name))(config))
     return model, {**json.loads(model.config.to_json_string()), "architectures": [class_name_of(name)]}
@@ -198,6 +202,20 @@ CLASSES = {
         "attn_logit_softcapping": [0.5, 2.0, None],
         "final_logit_softcapping": [5.0, None],
         "rope_parameters": ROPES,
+    },
+    "Gemma3": {
+        **HEADS,
+        "head_dim": [4, 6],
+        "query_pre_attn_scalar": [4, 9],
+        "attention_bias": BOTH,
+        "sliding_window": [3, 5],
+        "layer_types": [["full_attention", "sliding_attention"], None, ["full_attention"] * 2],
+        "final_logit_softcapping": [5.0, None],
+        "rope_parameters": [
+            *({"full_attention": rope, "sliding_attention": {**ROPE_300, "rope_theta": 50.0}} for rope in ROPES),
+            {"full_attention": ROPE_300, "sliding_attention": ROPE_300},
+            None,
+        ],
     },
     "Olmo2": {**HEADS, "head_dim": [4, 6], "attention_bias": BOTH, "rope_parameters": ROPES},
     "GPTNeoX": {
@@ -274,10 +292,10 @@ def test_models_of_transformers_compute_the_same_here_and_when_they_go_back_even
 
 
 def fine_tune(model):
-    """A few steps on one text, after which it is likelier."""
+    """Ten steps on one text, after which it is likelier."""
     tokens_BT = torch.randint(VOCAB_SIZE, (2, 9), generator=torch.Generator().manual_seed(1))
     optimizer, losses = torch.optim.AdamW(model.parameters(), lr=0.003), []
-    for _ in range(5):
+    for _ in range(10):
         loss = F.cross_entropy(model(tokens_BT[:, :-1]).flatten(0, 1), tokens_BT[:, 1:].flatten())
         loss.backward()
         optimizer.step()
@@ -329,6 +347,22 @@ def test_llama_as_older_transformers_wrote_it_is_imported(transformers):
         older[key] = theta
     ours, config = imported(older, tensors)
     assert config.norm_epsilon == 1e-6
+    assert_same_logits(ours, theirs)
+
+
+def test_gemma_3_as_older_transformers_wrote_it_is_imported(transformers):
+    """As on the hub: bases and stretch at the top, and each so many-th layer without a window."""
+    linear, local = {"rope_type": "linear", "factor": 8.0}, {"rope_type": "default", "rope_theta": 1e4}
+    ropes = {"full_attention": {**linear, "rope_theta": 1e6}, "sliding_attention": local}
+    sizes = {"num_key_value_heads": 2, "head_dim": 4, "num_hidden_layers": 5, "sliding_window": 3}
+    kinds = ["sliding_attention"] * 2 + ["full_attention"]
+    theirs, saved = made_by_transformers(
+        transformers, "Gemma3", **sizes, rope_parameters=ropes, layer_types=(kinds * 2)[:5]
+    )
+    older = {key: value for key, value in saved.items() if key not in ("layer_types", "rope_parameters")}
+    older |= {"sliding_window_pattern": 3, "rope_scaling": linear, "rope_theta": 1e6, "rope_local_base_freq": 1e4}
+    ours, config = imported(older, theirs.state_dict())
+    assert config.attention.full_layers == (2,)
     assert_same_logits(ours, theirs)
 
 
@@ -385,6 +419,10 @@ def test_llama_as_older_transformers_wrote_it_is_imported(transformers):
             {"layer_types": ["full_attention"]},
             "layer_types is ['full_attention'], not a kind of attention for",
         ),
+        ("Gemma3", {"rope_parameters": {"sliding_attention": YARN}}, "rope_parameters is {'sliding_attention': "),
+        ("Gemma3", {"rope_parameters": {"full_attention": 1}}, "{'full_attention': 1}, not an object for each kind of"),
+        ("Gemma3", {"rope_parameters": None, "rope_local_base_freq": "1"}, "rope_local_base_freq is '1', not a number"),
+        ("Gemma3", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is 50.0, but Pellucid has None only"),
         ("Gemma2", {"query_pre_attn_scalar": 0}, "no Gemma2ForCausalLM has these tensors and values ("),
         ("Gemma2", {"attn_logit_softcapping": "50"}, "attn_logit_softcapping is '50', not a number"),
         ("Gemma2", {"hidden_activation": "gelu"}, "hidden_activation is 'gelu', but Pellucid has gelu_pytorch_tanh"),

@@ -22,6 +22,7 @@ LAYOUTS = (
     "Llama",
     "Gemma",
     "Gemma2",
+    "Gemma3",
     "GPTNeoX",
     "Phi3",
     "Granite",

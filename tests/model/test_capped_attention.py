@@ -1,11 +1,11 @@
-"""Capped scores and layers without a window: the loops, at once, token by token and side by side."""
+"""Capped scores, layers without a window, other clocks in those with one: the loops, at once and token by token."""
 
 import numpy as np
 import pytest
 import torch
 import yaml
 
-from model.model_axes import MIXED, build_away_from_zero, float64, tiny_config
+from model.model_axes import MIXED, YARN, build_away_from_zero, float64, tiny_config
 from pellucid.config.load import parse_run_config
 from pellucid.errors import ConfigError
 from pellucid.generation.single_token import SingleTokenDecoder, own_part
@@ -18,11 +18,14 @@ from tiny_run import TINY_RUN
 
 TOKENS = [3, 1, 4, 1, 5, 9, 2, 6]
 CAP = {"attention_soft_cap": 0.4, "n_kv_heads": 1}
+TWO_BASES = {"type": "rope", "base": 50.0, "base_in_windows": 3.0}
 SHAPES = [
     {**CAP, "qk_norm": True},
     {**CAP, "attention": {"type": "sliding_window", "window": 3}, "norm": "rms_norm"},
     {**CAP, "attention": MIXED, "norm_placement": "both"},
     {"attention": MIXED, "position": {"type": "rope", "unrotated_layers": [0]}, "qk_norm": "all_heads"},
+    {"attention": MIXED, "position": TWO_BASES, "qk_norm": True},
+    {"attention": MIXED, "position": {**TWO_BASES, "stretch": YARN, "rotated_fraction": 0.5}},
 ]
 
 
@@ -36,7 +39,7 @@ def test_capped_scores_are_equation_57():
 
 @pytest.mark.parametrize("shape", SHAPES)
 @torch.no_grad()
-def test_a_decoder_with_capped_scores_is_the_loops_also_token_by_token(shape):
+def test_a_decoder_whose_layers_differ_is_the_loops_also_token_by_token(shape):
     config = tiny_config(**shape)
     with float64():
         model = build_away_from_zero(config).eval()
@@ -47,7 +50,9 @@ def test_a_decoder_with_capped_scores_is_the_loops_also_token_by_token(shape):
         cached = torch.cat([model(torch.tensor([[token]]), state)[0] for token in TOKENS])
         written = torch.cat([lean(torch.tensor([token]), lean_state) for token in TOKENS])
         assert own_part(model) is None
-        scores = next(step for step in trace(model, TOKENS).inside(0) if step.name == "scores")
+        inside = [{step.name: step for step in trace(model, TOKENS).inside(layer)} for layer in (0, 1)]
+    scores, has_two_bases = inside[0]["scores"], "base_in_windows" in shape.get("position", {})
+    assert [59 in steps["q"].equations for steps in inside] == [has_two_bases, False]
     torch.testing.assert_close(cached, logits_TV, rtol=0, atol=1e-11)
     torch.testing.assert_close(written, logits_TV, rtol=0, atol=1e-11)
     seen = scores.values[scores.values.isfinite()]
@@ -78,9 +83,19 @@ def test_documents_side_by_side_do_not_see_each_other_under_a_cap():
     torch.testing.assert_close(logits_TV, torch.cat(apart), rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("kind", ["fused", "linear"])
-def test_an_attention_that_cannot_cap_its_scores_is_refused_in_one_line(kind):
+@pytest.mark.parametrize(
+    ("model", "wrong"),
+    [
+        (
+            {"attention_soft_cap": 5.0, "attention": "fused"},
+            "attention_soft_cap: fused attention cannot cap its scores;",
+        ),
+        ({"attention_soft_cap": 5.0, "attention": "linear"}, "attention_soft_cap: linear attention cannot cap its"),
+        ({"position": TWO_BASES}, "position.base_in_windows: no layer has a window; leave it out"),
+    ],
+)
+def test_a_knob_without_a_place_is_refused_in_one_line(model, wrong):
     config = yaml.safe_load(TINY_RUN)
-    config["model"] |= {"attention_soft_cap": 50.0, "attention": kind}
-    with pytest.raises(ConfigError, match=f"attention_soft_cap: {kind} attention cannot cap its scores; leave it out"):
+    config["model"] |= model
+    with pytest.raises(ConfigError, match=wrong):
         parse_run_config(yaml.safe_dump(config), "tiny.yaml")

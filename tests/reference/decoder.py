@@ -78,6 +78,8 @@ def attention_sublayer(x, config, weights, name):
     def rotate(head):
         if config.position.type == "rope" and layer not in without_rotation(config):
             rotated = int(config.position.rotated_fraction * len(head[0]))
+            if window and config.position.base_in_windows:
+                return positions.rotate_first(rotated, head, 0, config.position.base_in_windows)
             return positions.rotate_first(rotated, head, 0, config.position.base, config.position.stretch)
         return head
 

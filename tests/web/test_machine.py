@@ -18,6 +18,7 @@ KINDS = {
     "both norms": DECODER
     | {
         "norm_placement": "both",
+        "position": {"type": "rope", "base_in_windows": 100.0},
         "attention": {"type": "sliding_window", "window": 3, "full_layers": [1]},
         "attention_soft_cap": 5.0,
     },

@@ -15,6 +15,7 @@ from pellucid.tokenizer.train import train_byte_pairs, train_characters
 from pellucid.web.tensors import packed
 
 CONFIGS = list(covering_combinations(attention=["explicit", MIXED], attention_soft_cap=[None, 0.5]))
+CONFIGS.append(tiny_config(attention=MIXED, position={"type": "rope", "base_in_windows": 9.0}))
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]
 SOFTMAX = {"position": {"type": "rope", "unrotated_last_layers": 1}, "qk_norm": True, "activation": "relu_squared"}
 HELPERS = """

@@ -42,6 +42,7 @@ class RotaryConfig(Section):
     unrotated_last_layers: int = Field(0, ge=0, description="last layers without rotation: they see content alone")
     unrotated_layers: Layers = Field((), description="further layers without rotation, counted from 0")
     stretch: StretchConfig | None = Field(None, description="slower clocks for longer texts; null: as they are")
+    base_in_windows: float | None = Field(None, gt=1, description="that in layers with a window, never stretched")
 
     def rotated_width(self, head_width: int) -> int:
         """The number of coordinates of a head that are rotated."""
@@ -226,6 +227,8 @@ class DecoderConfig(Section):
             yield is_odd, "d_model n_heads", wrong, "choose d_model / n_heads even"
             wrong = f"RoPE rotates pairs, but {share:g} of a head's {d_head} coordinates is {rotated}"
             yield rotated % 2 or not rotated, "position.rotated_fraction", wrong, "choose a share that makes it even"
+            wrong, fix = "no layer has a window", "leave it out, or set attention: {type: sliding_window, window: 64}"
+            yield self.position.base_in_windows and not self.window, "position.base_in_windows", wrong, fix
         if isinstance(self.position, SinusoidalConfig):
             yield d_model % 2, "d_model", f"sinusoidal positions need an even width, not {d_model}", "add one"
 

@@ -147,6 +147,9 @@ def _lacks(architecture: Architecture, config: DecoderConfig, biases: set[BiasPl
         "feed_forward": (experts is not None) == architecture.experts and not (experts and experts.shared_experts),
         "position.unrotated_last_layers": not rope or not rope.unrotated_last_layers or architecture.unrotated,
         "position.unrotated_layers": not rope or not rope.unrotated_layers or architecture.unrotated,
+        "position.base_in_windows": not rope or not rope.base_in_windows or architecture.base_in_windows is not None,
+        "position.stretch": not (architecture.base_in_windows and config.window and rope and rope.stretch)
+        or rope.base_in_windows is not None,  # such a class has no stretch in windows
         "position.rotated_fraction": not rope or architecture.rotates_a_part or rope.rotated_width(width) == width,
         "position": config.position.type in architecture.positions,
         "norm": config.norm == architecture.norm,

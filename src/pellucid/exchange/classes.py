@@ -6,6 +6,7 @@ of these classes (`models/<model_type>/`), versions 4.50 to 5.23.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -67,6 +68,7 @@ class Architecture:
     unrotated: bool = False  # it says which layers do not rotate
     window: str | None = None  # the key that says which layers have a window
     mixes_windows: bool = False  # some layers may have none
+    base_in_windows: str | None = None  # the key of RoPE's base in layers with a window, before version 5
     soft_caps: Mapping[str, str] = field(default_factory=dict)  # the keys of our knobs
     experts: bool = False
     own_tokenizer: bool = False  # transformers reads no other one for it, whatever the files beside it say
@@ -256,6 +258,30 @@ GEMMA2 = replace(
         "attn_logit_softcapping": 50.0,
     },
 )
+GEMMA3 = replace(
+    GEMMA2,  # with norms of queries and keys, no cap of scores, and another base of RoPE in windows
+    name="Gemma3ForCausalLM",
+    model_type="gemma3_text",
+    modules=(
+        *GEMMA2.modules,
+        ModuleNames((f"{ATTENTION}.query_norm",), "model.layers.{}.self_attn.q_norm"),
+        ModuleNames((f"{ATTENTION}.key_norm",), "model.layers.{}.self_attn.k_norm"),
+    ),
+    qk_norm=True,
+    soft_caps={"logit_soft_cap": "final_logit_softcapping"},
+    base_in_windows="rope_local_base_freq",
+    defaults={
+        **GEMMA2.defaults,
+        "sliding_window_pattern": 6,
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 1e4,
+        "final_logit_softcapping": None,
+        "attn_logit_softcapping": None,
+    },
+    only={**GEMMA2.only, "attn_logit_softcapping": None},
+    retold=partial(from_shifted, queries="q_norm"),
+    untold=partial(to_shifted, queries="q_norm"),
+)
 STARCODER2 = Architecture(
     name="Starcoder2ForCausalLM",
     model_type="starcoder2",
@@ -380,6 +406,7 @@ ARCHITECTURES = (
     OLMO2,
     GEMMA,
     GEMMA2,
+    GEMMA3,
     GPT_NEOX,
     STABLELM,
 )

@@ -51,6 +51,10 @@ def written_config(
             rotation["partial_rotary_factor"] = written[share] = config.position.rotated_fraction
         written |= {base: config.position.base, "rope_parameters": rotation}
         written |= {"rope_scaling": rotation} if config.position.stretch else {}  # its name before version 5
+        if key := architecture.base_in_windows:
+            written[key] = config.position.base_in_windows or config.position.base
+            in_windows = {"rope_type": "default", "rope_theta": written[key]}
+            written["rope_parameters"] = {FULL: rotation, SLIDING: in_windows}
         if architecture.unrotated:
             unrotated = config.position.unrotated(config.n_layers)
             written["no_rope_layers"] = [int(layer not in unrotated) for layer in range(config.n_layers)]
@@ -108,6 +112,8 @@ def read_config(architecture: Architecture, hf_config: Mapping[str, Any], where:
         model["feed_forward"] = {"type": "moe", "n_experts": n_experts, "top_k": top_k}
     if (window := read.window()) is not None:
         model["attention"] = {"type": "sliding_window", **window}
+    else:
+        model["position"].pop("base_in_windows", None)
     caps = {knob: key for knob, key in architecture.soft_caps.items() if hf_config[key] is not None}
     model |= {knob: read.number(key) for knob, key in caps.items()}
     for module in architecture.modules:
@@ -216,6 +222,11 @@ class _Reader:
         key = "rope_scaling" if self.values.get("rope_scaling") else "rope_parameters"
         parameters = self.values.get(key) or {}
         self.require(isinstance(parameters, dict), key, "an object")
+        in_windows = None
+        if self.architecture.base_in_windows and parameters.keys() & {FULL, SLIDING}:
+            in_windows, parameters = parameters.get(SLIDING) or {}, parameters.get(FULL) or {}
+            are_objects = isinstance(in_windows, dict) and isinstance(parameters, dict)
+            self.require(are_objects, key, "an object for each kind of layer")
         kind = parameters.get("rope_type", parameters.get("type", "default"))
         if kind not in self.architecture.rotations or any(isinstance(value, dict) for value in parameters.values()):
             self.refuse(key, "one rotation, stretched as Llama 3.1's, by YaRN, evenly or not at all")
@@ -228,7 +239,17 @@ class _Reader:
         rope = {"type": "rope", "base": rotation.number("rope_theta"), "rotated_fraction": fraction}
         if kind != "default":
             rope["stretch"] = rotation.stretch(kind)
+        if self.architecture.base_in_windows:
+            rope |= self.in_windows(self.architecture.base_in_windows, in_windows or {}, rope)
         return rope | (self.unrotated() if self.architecture.unrotated else {})
+
+    def in_windows(self, key: str, rotation: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+        """The base in layers with a window, if their clocks are not those of the other layers."""
+        if rotation.get("rope_type", "default") != "default":
+            self.refuse("rope_parameters", "no stretched rotation in layers with a window")
+        base = _Reader(self.architecture, {key: self.values[key], **rotation}, self.where)
+        number = base.number("rope_theta" if "rope_theta" in rotation else key)
+        return {} if number == others["base"] and "stretch" not in others else {"base_in_windows": number}
 
     def stretch(self, kind: str) -> dict[str, Any]:
         """The stretch of this kind that the values describe. In a linear one no clock is fast."""

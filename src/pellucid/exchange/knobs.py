@@ -24,7 +24,9 @@ def knobs_of(config: DecoderConfig) -> dict[str, Any]:
     if isinstance(config.position, RotaryConfig):  # two ways to say it
         knobs.pop("position.unrotated_last_layers")
         knobs["position.unrotated_layers"] = config.position.unrotated(config.n_layers)
-    hides_nothing = (config.window or 0) >= config.context_length
+        if config.position.stretch is None and config.position.base_in_windows == config.position.base:
+            knobs["position.base_in_windows"] = None
+    hides_nothing = (config.window or 0) >= config.context_length and not knobs.get("position.base_in_windows")
     if hides_nothing or knobs["attention"] == "fused":  # the same equation
         knobs["attention"] = "explicit"
         knobs.pop("attention.window", None)

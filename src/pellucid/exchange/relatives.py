@@ -144,7 +144,6 @@ RELATIVES = (PHI3, GRANITE, HELIUM, ERNIE, SEED_OSS, OLMO)
 MISSING = {
     **dict.fromkeys(("phi", "gptj", "codegen"), "biases of the logits"),
     **dict.fromkeys(("cohere", "cohere2", "falcon"), "one norm for attention and feed-forward side by side"),
-    "gemma3_text": "norms before and after a sublayer, and windows and other clocks in some layers",
     **dict.fromkeys(("bloom", "mpt"), "scores that fall with the distance (ALiBi)"),
     **dict.fromkeys(("qwen2_moe", "qwen3_moe", "olmoe", "phimoe", "deepseek_v3", "gpt_oss"), "another kind of experts"),
     **dict.fromkeys(("glm", "glm4"), "a rotated half whose pairs are neighbours"),

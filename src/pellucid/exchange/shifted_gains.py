@@ -1,6 +1,7 @@
 """Tensors of Gemma: its norms multiply by 1 + gain, and its embeddings by sqrt(D), as a text is read.
 
-Gemma 2 divides scores by the root of a number of its own, not by sqrt(K): its queries make up for it.
+Gemma 2 divides scores by the root of a number of its own, not by sqrt(K): its queries make up for it, or, in Gemma 3,
+the gains of their norms.
 
 Shapes: D model, K head width.
 """
@@ -20,29 +21,32 @@ def module_of(name: str) -> str:
     return name.rpartition(".")[0].rpartition(".")[2]
 
 
-def from_shifted(values: Values, tensors: Tensors) -> dict[str, Tensor]:
-    """Gains and embeddings as they are used. With tied embeddings the last norm makes up for their multiplier."""
-    scales = _scales(values)
+def from_shifted(values: Values, tensors: Tensors, queries: str = "q_proj") -> dict[str, Tensor]:
+    """Gains and embeddings as they are used. With tied embeddings the last norm makes up for their multiplier.
+
+    queries: the module by which queries grow.
+    """
+    scales = _scales(values, queries)
     return {
         name: (tensor.float() + int(module_of(name).endswith("norm"))) * scales.get(module_of(name), 1)
         for name, tensor in tensors.items()
     }
 
 
-def to_shifted(values: Values, tensors: Tensors) -> dict[str, Tensor]:
+def to_shifted(values: Values, tensors: Tensors, queries: str = "q_proj") -> dict[str, Tensor]:
     """The inverse."""
-    scales = _scales(values)
+    scales = _scales(values, queries)
     return {
         name: (tensor.float() / scales.get(module_of(name), 1) - int(module_of(name).endswith("norm"))).to(tensor.dtype)
         for name, tensor in tensors.items()
     }
 
 
-def _scales(values: Values) -> dict[str, float]:
+def _scales(values: Values, queries: str) -> dict[str, float]:
     """By what the tensors of these modules are multiplied."""
     scale = sqrt(values["hidden_size"])
     tied = {"lm_head": scale, "norm": 1 / scale} if values["tie_word_embeddings"] else {}
-    return {"embed_tokens": scale, "q_proj": query_scale(values), **tied}
+    return {"embed_tokens": scale, queries: query_scale(values), **tied}
 
 
 def query_scale(values: Values) -> float:

@@ -94,11 +94,8 @@ class MultiHeadAttention(nn.Module):
         self.W_K = nn.Linear(d_model, n_kv_heads * head_width, bias=bias)
         self.W_V = nn.Linear(d_model, n_kv_heads * head_width, bias=bias)
         self.W_O = nn.Linear(n_heads * head_width, d_model, bias=output_bias)
-        self.query_norm = query_norm
-        self.key_norm = key_norm
-        self.rotate = rotate
-        self.attend = attend
-        self.dropout = dropout
+        self.query_norm, self.key_norm = query_norm, key_norm
+        self.rotate, self.attend, self.dropout = rotate, attend, dropout
 
     def forward(self, x_BTD: Tensor, cache: LayerCache | NoCache) -> Tensor:
         q_BHTK, k_BGTK, v_BGTK = project(x_BTD, self.W_Q, self.W_K, self.W_V, self.head_width)

@@ -23,7 +23,6 @@ from pellucid.config.model import (
     RotaryConfig,
     SinusoidalConfig,
     SlidingWindowConfig,
-    StretchConfig,
 )
 from pellucid.model.attention import MultiHeadAttention, Rotate
 from pellucid.model.block import Block
@@ -33,7 +32,7 @@ from pellucid.model.feed_forward import Activation, FeedForward, SwiGLU, relu_sq
 from pellucid.model.initialization import initialize
 from pellucid.model.language_model import LanguageModel
 from pellucid.model.norms import LayerNorm, RMSNorm
-from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, Sinusoidal, Stretched
+from pellucid.model.positions import Learned, NoPositions, Positions, Rotary, Sinusoidal
 from pellucid.model.residual import PostNorm, PreNorm, Residual
 
 
@@ -90,30 +89,26 @@ def build_decoder(config: DecoderConfig, vocab_size: int, kind: type[Decoder]) -
 
 
 def build_embeddings(config: DecoderConfig | MLPConfig | RecurrentConfig, vocab_size: int) -> Embeddings:
-    embeddings = TiedEmbeddings if config.tied_embeddings else SeparateEmbeddings
-    return embeddings(vocab_size, config.d_model)
+    return (TiedEmbeddings if config.tied_embeddings else SeparateEmbeddings)(vocab_size, config.d_model)
 
 
 def build_positions(config: DecoderConfig) -> Positions:
     match config.position:
         case SinusoidalConfig():
             return Sinusoidal(config.context_length, config.d_model)
-        case RotaryConfig(base=base) as rope:
+        case RotaryConfig(stretch=None, base_in_windows=None) as rope:
             K = head_width(config)
-            stretch = None if rope.stretch is None else build_stretch(rope.stretch, base)
-            return Rotary(config.context_length, K, base, rope.rotated_width(K), stretch)
+            return Rotary(config.context_length, K, rope.base, rope.rotated_width(K))
+        case RotaryConfig() as rope:
+            from pellucid.model.build_clocks import build_clocks
+
+            return build_clocks(rope, config.context_length, head_width(config))
         case LearnedConfig():
             return Learned(config.context_length, config.d_model)
         case NoPositionConfig():
             return NoPositions()
         case _:
             assert_never(config.position)
-
-
-def build_stretch(stretch: StretchConfig, base: float) -> Stretched:
-    from pellucid.model.stretch import stretched
-
-    return stretched(**stretch.model_dump(), base=base)
 
 
 def head_width(config: DecoderConfig) -> int:
@@ -123,7 +118,8 @@ def head_width(config: DecoderConfig) -> int:
 def rotate_in(config: DecoderConfig, positions: Positions, layer: int) -> Rotate:
     """The layer's function to rotate queries and keys: the identity in those that `position` names."""
     unrotated = config.position.unrotated(config.n_layers) if isinstance(config.position, RotaryConfig) else ()
-    return NoPositions().rotate if layer in unrotated else positions.rotate
+    own = positions if config.window_in(layer) is None else getattr(positions, "in_windows", positions)
+    return NoPositions().rotate if layer in unrotated else own.rotate
 
 
 def build_block(config: DecoderConfig, positions: Positions, layer: int) -> Block:

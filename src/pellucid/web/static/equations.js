@@ -31,12 +31,13 @@ const SAYS = {
   55: "Of the clocks between fast and slow, each keeps less of its speed than the one before it, by equal steps.",
   57: "Scores are squashed between −cap and cap, so that no weight is nearly 1 only because vectors are long.",
   58: "One norm stands before the sublayer, and one on what it returns.",
+  59: "In layers with a window, where distances are short, the clocks of RoPE turn faster.",
 };
 
 // Which lines of which equations compute a step of a layer (model/residual.py and the layers name the steps).
 const LINES = {
   "norm(x)": { 10: 0, 21: 0 },
-  q: { 7: 0, 24: 0, 5: 0 },
+  q: { 7: 0, 24: 0, 5: 0, 59: 0 },
   k: { 7: 1, 24: 1, 5: 1, 31: 0 },
   v: { 7: 2 },
   scores: { 57: 0, 8: [0, 1], 39: [0, 1] },

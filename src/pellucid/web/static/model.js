@@ -81,8 +81,9 @@ function buildBlock(config, tensor, layer, positions) {
   const name = `blocks.${layer}`;
   const { unrotated_last_layers = 0, unrotated_layers = [] } = config.position;
   const isRotated = layer < config.n_layers - unrotated_last_layers && !unrotated_layers.includes(layer);
-  const ownPositions = isRotated ? positions : NO_POSITIONS;
   const window = windowIn(config, layer);
+  const clocks = window < Infinity ? positions.inWindows : positions;
+  const ownPositions = isRotated ? clocks : NO_POSITIONS;
   const attention = new MultiHeadAttention(config, tensor, `${name}.attention.sublayer`, ownPositions, window);
   const feedForward = buildFeedForward(config, tensor, `${name}.feed_forward.sublayer`);
   const kinds = { pre: preNorm, parallel: preNorm, post: postNorm, output: outputNorm, both: bothNorms };
@@ -323,7 +324,7 @@ function rmsNorm(gain, epsilon) {
 const NO_POSITIONS = { addToEmbedding: (x_D) => x_D, rotate: (x_K) => x_K };
 
 function buildPositions(config, tensor) {
-  const { type, base, rotated_fraction, stretch } = config.position;
+  const { type, base, base_in_windows, rotated_fraction, stretch } = config.position;
   const rotatedWidth = Math.floor(rotated_fraction * (config.head_width ?? config.d_model / config.n_heads));
   const growth = stretch?.attention_factor ?? 1;
   const positions_TD = tensor("positions.positions_TD");
@@ -332,7 +333,10 @@ function buildPositions(config, tensor) {
     sinusoidal: { addToEmbedding: addWaves },
     rope: { rotate: (x_K, t) => rotatePairs(x_K, clockAngles(t, rotatedWidth, base, stretch), growth) },
   };
-  return { ...NO_POSITIONS, ...kinds[type] };
+  const positions = { ...NO_POSITIONS, ...kinds[type] };
+  if (!base_in_windows) return { ...positions, inWindows: positions };
+  const rotate = (x_K, t) => rotatePairs(x_K, clockAngles(t, rotatedWidth, base_in_windows)); // equation 59
+  return { ...positions, inWindows: { ...NO_POSITIONS, rotate } };
 }
 
 // Fixed waves: PE[t, 2i] = sin(t / 10000^(2i/D)) and PE[t, 2i+1] = cos(the same angle) (equation 4).
