@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +23,7 @@ from pellucid.config.post_training import SFTConfig
 from pellucid.config.run import RunConfig
 from pellucid.config.shipped import find_run
 from pellucid.corpora.build import build_corpus
+from pellucid.cost.build import RunCost
 from pellucid.data.prepare import fingerprint_of
 from pellucid.data.truth import next_token_distributions
 from pellucid.errors import CheckpointError, ConfigError, DataError
@@ -30,6 +32,7 @@ from pellucid.files import sha256
 from pellucid.objectives.next_token import cross_entropy
 from pellucid.recipe import evaluate, prepare_data
 from pellucid.runs.contest import contest, seed_of
+from pellucid.runs.cost_of_run import cost_of_run
 from pellucid.runs.evaluate_run import evaluate_on_own_text
 from pellucid.runs.train_run import train_run
 from pellucid.runtime.precision import Precision
@@ -85,6 +88,22 @@ class Run(NamedTuple):
 def load(run: Path) -> Run:
     directory = find_step_directory(run, "best")
     return Run(directory, *load_trained_run(directory))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cost_counted_once() -> Iterator[None]:
+    """A config costs the same whoever asks, and the count takes longer than scoring a few documents does."""
+    counted: dict[tuple[str, ...], RunCost] = {}
+
+    def once(*run: object) -> RunCost:
+        key = tuple(map(repr, run))
+        if key not in counted:
+            counted[key] = cost_of_run(*run)
+        return counted[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pellucid.runs.contest.cost_of_run", once)
+        yield
 
 
 @pytest.fixture
