@@ -69,7 +69,7 @@ optimizer.betas=[0.9, 0.9, 0.9]
 train.device=gpu
     train.device: 'gpu' is not a choice; use 'auto', 'cpu', 'cuda' or 'mps'
 train.gradient_checkpointing=1
-    train.gradient_checkpointing: 1 is not a choice; use 'none', 'attention' or 'block'
+    train.gradient_checkpointing: 1 is not a choice; use 'none', 'attention', 'cheap' or 'block'
 model.attention=linaer
     model.attention: 'linaer' is not a choice; use 'explicit', 'fused' or 'linear' or give a section of keys and values
 model.attention=sliding_window

@@ -59,7 +59,7 @@ def test_every_value_survives_being_written_out_even_a_text_that_looks_like_a_nu
         *((f"optimizer.lr={number}", 1e-4) for number in ("1e-4", "1.E-4", ".0001", "+1_0e-5")),
         *(("corpus.files=my.txt", ("my.txt",)), ("corpus.validation_files=my.txt", ("my.txt",))),
         ("model.bias=queries_keys_values", ("queries_keys_values",)),
-        *((f"train.gradient_checkpointing={word}", word) for word in ("none", "attention")),
+        *((f"train.gradient_checkpointing={word}", word) for word in ("none", "attention", "cheap")),
         *(("train.gradient_checkpointing=true", "block"), ("train.gradient_checkpointing=false", "none")),
     ],
 )

@@ -166,6 +166,19 @@ def test_recomputing_attention_alone_costs_one_product_per_layer_and_saves_what_
     assert less - least < a_matrix
 
 
+def test_recomputing_what_is_cheap_repeats_no_product_with_a_weight_matrix():
+    """Equation 17: only the two products of attention are computed again; most of the memory is saved."""
+
+    def update(what):
+        config = small_config(attention="explicit", context_length=512, n_layers=3)
+        cost = cost_of_run(run_config(config, gradient_checkpointing=what), VOCAB_SIZE, FP32)
+        return cost.micro_batch_work.flops, cost.memory_bytes.activations
+
+    (flops, _), (_, of_attention), (of_cheap, less), (_, least) = map(update, ("none", "attention", "cheap", "block"))
+    assert of_cheap == flops + 2 * 3 * 2 * BATCH_SIZE * 512**2 * 32
+    assert least < less < of_attention
+
+
 def test_the_fused_kernel_holds_nothing_that_grows_with_the_square_of_the_length():
     @cache
     def activations(attention, context_length):

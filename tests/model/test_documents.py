@@ -97,7 +97,7 @@ def test_no_gradient_crosses_from_one_document_to_another(attention, position):
     assert torch.equal(model(ROW)[0, :3], logits_TV[:3])
 
 
-@pytest.mark.parametrize("what", ["attention", "block"])
+@pytest.mark.parametrize("what", ["attention", "cheap", "block"])
 def test_what_is_recomputed_is_recomputed_under_the_same_mask(what):
     model = build_away_from_zero(tiny_config())
     forward, batches = one_by_one(model, END), [packed([[1, 2], [3], [4, 5, 6], [7]])]

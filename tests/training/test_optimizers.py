@@ -5,10 +5,13 @@ import torch
 from torch import nn
 
 from pellucid.config.model import BigramConfig, RecurrentConfig
+from pellucid.config.training import AdamWConfig, MuonConfig, SGDConfig
 from pellucid.model.build import build_model
-from pellucid.training.optimizers import adamw, muon, set_learning_rate, sgd
+from pellucid.runtime.precision import Precision
+from pellucid.training.optimizers import adamw, build_optimizers, muon, set_learning_rate, sgd
 from tiny import tiny_decoder
 
+FLOAT32 = Precision(torch.device("cpu"), torch.float32)
 ADAMW = {"lr": 0.1, "betas": (0.8, 0.9), "eps": 1e-6, "weight_decay": 0.3}
 MUON = {
     "lr": 0.1,
@@ -155,3 +158,32 @@ def test_a_model_without_matrices_in_blocks_leaves_nothing_for_muon_and_adamw_ta
     assert isinstance(optimizer, torch.optim.AdamW)
     assert [group["params"] for group in optimizer.param_groups] == [[bigram.logits_VV]]
     assert optimizer.param_groups[0]["lr"] == MUON["adamw_lr"]
+
+
+def test_l1_finds_the_lasso_and_leaves_vectors_alone():
+    """Of |W - A|^2 / 2 + l1 |W|, the smallest W is A with each number l1 nearer to 0, and 0 where it is smaller."""
+    model = nn.Linear(4, 3).double()
+    A_OI, b_O = torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), torch.ones(3) / 2
+    (optimizer,) = build_optimizers(SGDConfig(type="sgd", lr=0.1, momentum=0, l1=0.6), model, FLOAT32)
+    for _ in range(300):
+        model.weight.grad, model.bias.grad = model.weight.detach() - A_OI, model.bias.detach() - b_O
+        optimizer.step()
+    torch.testing.assert_close(model.weight.detach(), nn.functional.softshrink(A_OI, 0.6))
+    torch.testing.assert_close(model.bias.detach(), b_O.double())
+    assert 0 < (model.weight == 0).sum() < 12
+
+
+@pytest.mark.parametrize("config", [AdamWConfig(type="adamw"), MuonConfig(type="muon")], ids=lambda config: config.type)
+def test_l1_is_apart_from_the_statistics_of_an_optimizer(config):
+    decoder, other = tiny_decoder(), tiny_decoder()
+    other.load_state_dict(decoder.state_dict())
+    for model, l1 in ((decoder, 0.0), (other, 0.5)):
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        for optimizer in build_optimizers(config.model_copy(update={"l1": l1}), model, FLOAT32):
+            optimizer.step()
+            rates = {parameter: group["lr"] for group in optimizer.param_groups for parameter in group["params"]}
+            for plain, pulled in zip(decoder.parameters(), other.parameters(), strict=True):
+                if pulled in rates and l1:
+                    pull = rates[pulled] * l1 if pulled.ndim == 2 else 0.0
+                    torch.testing.assert_close(pulled.detach(), plain.detach() - plain.detach().clamp(-pull, pull))

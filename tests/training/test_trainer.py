@@ -93,7 +93,8 @@ def test_recomputing_activations_changes_no_gradient_and_keeps_less(layers):
     plain, all_kept = gradients_and_saved_numbers("none")
     again_attention, kept_beside_attention = gradients_and_saved_numbers("attention")
     again_blocks, kept_between_blocks = gradients_and_saved_numbers("block")
-    for recomputed in (again_attention, again_blocks):
+    again_cheap, _ = gradients_and_saved_numbers("cheap")  # what it keeps, no hook sees
+    for recomputed in (again_attention, again_cheap, again_blocks):
         assert all(torch.equal(plain[name], recomputed[name]) for name in plain)
     assert kept_between_blocks < all_kept / 3
     assert kept_between_blocks < kept_beside_attention < all_kept

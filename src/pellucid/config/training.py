@@ -21,6 +21,7 @@ class AdamWConfig(Section):
     betas: Betas = (0.9, 0.95)
     eps: float = Field(1e-8, gt=0)
     weight_decay: float = Field(0.1, ge=0, description="applied to matrices only, not to biases and norms")
+    l1: float = Field(0.0, ge=0, description="pull of each number in a matrix towards 0, which it reaches (lasso)")
 
 
 class MuonConfig(Section):
@@ -30,6 +31,7 @@ class MuonConfig(Section):
     lr: LearningRate = Field(0.02, description="learning rate of the matrices")
     momentum: Momentum = 0.95
     weight_decay: float = Field(0.0, ge=0, description="applied to matrices only, not to biases and norms")
+    l1: float = Field(0.0, ge=0, description="pull of each number in a matrix towards 0, which it reaches (lasso)")
     adamw_lr: LearningRate = Field(3e-3, description="learning rate of embeddings, biases and norms")
     adamw_betas: Betas = (0.9, 0.95)
     adamw_eps: float = Field(1e-8, gt=0)
@@ -42,6 +44,7 @@ class SGDConfig(Section):
     lr: LearningRate = 0.1
     momentum: Momentum = 0.9
     weight_decay: float = Field(0.0, ge=0, description="applied to matrices only, not to biases and norms")
+    l1: float = Field(0.0, ge=0, description="pull of each number in a matrix towards 0, which it reaches (lasso)")
 
 
 OptimizerConfig = Annotated[AdamWConfig | MuonConfig | SGDConfig, Field(discriminator="type")]
@@ -75,7 +78,7 @@ class WarmupStableDecayConfig(WarmupSection):
 ScheduleConfig = Annotated[ConstantConfig | CosineConfig | WarmupStableDecayConfig, Field(discriminator="type")]
 
 
-Recomputed = Literal["none", "attention", "block"]
+Recomputed = Literal["none", "attention", "cheap", "block"]
 
 
 def named_if_bool(recomputed: Any) -> Any:
@@ -97,7 +100,7 @@ class TrainConfig(Section):
     ] = Field(
         "none",
         description="computed twice instead of stored; attention: its scores and weights, which a fused kernel never "
-        "stores; block: nearly all activations, for a third more time; true is block, false none",
+        "stores; cheap: all but products with weights; block: nearly all, a third more time; true is block, false none",
     )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
         "auto", description="auto: bf16 where products in it are faster, else fp32; fp16 needs CUDA"

@@ -9,7 +9,6 @@ from torch import Tensor
 from pellucid.config.training import TrainConfig
 from pellucid.kernels.products import CHOSEN, with_faster_products
 from pellucid.model.language_model import LanguageModel
-from pellucid.model.recompute import recompute_activations
 from pellucid.runtime.distributed import World
 from pellucid.runtime.precision import Precision
 
@@ -26,7 +25,10 @@ def forward_in_training(
         from pellucid.model.documents import one_by_one
 
         forward = one_by_one(model, end_of_text)  # type: ignore[arg-type]  # the config is of a decoder
-    recompute_activations(model.blocks, train.gradient_checkpointing)
+    if train.gradient_checkpointing != "none":
+        from pellucid.model.recompute import recompute_activations
+
+        recompute_activations(model.blocks, train.gradient_checkpointing)
     if shards(train, world):
         from pellucid.runtime.sharding import shard  # a second of imports
 
@@ -38,7 +40,7 @@ def forward_in_training(
     if train.compile:
         return torch.compile(forward), False
     # A block that is run again in the backward pass would be without the faster products then.
-    runs_once, in_float32 = train.gradient_checkpointing != "block", precision.dtype == torch.float32
+    runs_once, in_float32 = train.gradient_checkpointing in ("none", "attention"), precision.dtype == torch.float32
     gains = runs_once and in_float32 and precision.device.type == "cpu"
     return with_faster_products(forward) if gains else forward, False
 

@@ -21,17 +21,22 @@ def build_optimizers(
     config: OptimizerConfig, model: nn.Module, precision: Precision, world: World = ALONE
 ) -> list[Optimizer]:
     """The optimizers: one, or two that divide the parameters between them."""
-    options = config.model_dump(exclude={"type"})
+    options = config.model_dump(exclude={"type", "l1"})
     match config:
         case AdamWConfig():
-            return adamw(model, **options)
+            optimizers = adamw(model, **options)
         case MuonConfig():
             dtype = torch.float32 if precision.dtype == torch.float32 else torch.bfloat16
-            return muon(model, **options, dtype=dtype, world=world)
+            optimizers = muon(model, **options, dtype=dtype, world=world)
         case SGDConfig():
-            return sgd(model, **options)
+            optimizers = sgd(model, **options)
         case _:
             assert_never(config)
+    if config.l1:
+        from pellucid.training.lasso import pull_towards_zero
+
+        pull_towards_zero(optimizers, config.l1)
+    return optimizers
 
 
 def adamw(
@@ -73,15 +78,16 @@ def muon(
     a vector for each expert. The experts' own matrices are maps, and so are the A and B of LoRA. `dtype` is
     that of Muon's products.
     """
-    matrices = {name: p for name, p in model.named_parameters() if p.ndim == 2 and p.requires_grad}
-    inside = {name: p for name, p in matrices.items() if name.startswith(("blocks.", "layers."))}
-    maps = [p for name, p in inside.items() if not name.endswith("router.weight")]
+    inside = {name: p for name, p in model.named_parameters() if name.startswith(("blocks.", "layers."))}
+    is_map = {
+        name: p.ndim == 2 and p.requires_grad and not name.endswith("router.weight") for name, p in inside.items()
+    }
+    maps = [p for name, p in inside.items() if is_map[name]]
     chosen = set(maps)
     rest = [p for p in trained(model) if p not in chosen]
     result: list[Optimizer] = []
     if maps:  # none in a bigram: its table is a list of rows, as an embedding is
-        options = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
-        result.append(Muon(maps, **options, dtype=dtype, world=world))
+        result.append(Muon(maps, lr=lr, momentum=momentum, weight_decay=weight_decay, dtype=dtype, world=world))
     if rest:  # none in an adapter: all its matrices are inside blocks
         result.append(_adamw(rest, adamw_lr, adamw_betas, adamw_eps, weight_decay))
     return result
