@@ -116,3 +116,17 @@ def test_a_corpus_is_prepared_with_the_packages_that_make_installs_first(tmp_pat
     )
     ended = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
+
+
+def test_what_tests_the_core_needs_no_room_around_it():
+    """`make test-core` runs these tests in a copy without those rooms."""
+    made = (ROOT / "Makefile").read_text("utf-8")
+    fast, core, around = (
+        re.findall(rf"^{name} := (.+)$", made, re.MULTILINE)[0].split() for name in ("FAST", "CORE", "AROUND")
+    )
+    imports = re.compile(
+        rf"^\s*(?:from|import) pellucid\.({'|'.join(room.removesuffix('.py') for room in around)})\b", re.M
+    )
+    for room in {*fast, *core} - {"$(FAST)"}:
+        for file in (ROOT / "tests" / room).rglob("*.py"):
+            assert not imports.search(file.read_text("utf-8")), f"{file.name} would not be in the core"

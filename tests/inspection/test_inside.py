@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from model.model_axes import build_away_from_zero, float64, tiny_config, tiny_configs
+from model.model_axes import MIXED, build_away_from_zero, float64, tiny_config, tiny_configs
 from pellucid.errors import ConfigError
 from pellucid.inspection.trace import trace
 from pellucid.model.attention import MultiHeadAttention, causal_mask, project, scaled_dot_product
@@ -294,3 +294,16 @@ ABSOLUTE = {"position": {"type": "learned"}, "qk_norm": False}
 def test_a_step_names_its_equations(choices, name, equations):
     steps = trace(build_away_from_zero(tiny_config(**choices)), IDS).inside(0)
     assert next(step.equations for step in steps if step.name == name) == equations
+
+
+def test_scores_are_capped_and_clocks_differ_where_equations_say_so():
+    capped, of_two_bases = (
+        build(attention_soft_cap=0.4, attention=MIXED),
+        build(attention=MIXED, position={"type": "rope", "base": 50.0, "base_in_windows": 3.0}),
+    )
+    for model, cap, in_windows in ((capped, True, False), (of_two_bases, False, True)):
+        for layer in (0, 1):
+            steps = {step.name: step for step in inside(model, layer)[0]}
+            seen = steps["scores"].values[steps["scores"].values.isfinite()]
+            assert (seen.abs().max() < 0.4) == (57 in steps["scores"].equations) == cap
+            assert (59 in steps["q"].equations) == (in_windows and layer == 0)

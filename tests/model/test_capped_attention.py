@@ -10,7 +10,6 @@ from pellucid.config.load import parse_run_config
 from pellucid.errors import ConfigError
 from pellucid.generation.single_token import SingleTokenDecoder, own_part
 from pellucid.generation.slots import SlotsOfDecoder, can_run_side_by_side
-from pellucid.inspection.trace import trace
 from pellucid.model.capped_attention import capped_scores
 from pellucid.model.documents import Documents
 from reference.decoder import decoder as reference_decoder
@@ -50,13 +49,8 @@ def test_a_decoder_whose_layers_differ_is_the_loops_also_token_by_token(shape):
         cached = torch.cat([model(torch.tensor([[token]]), state)[0] for token in TOKENS])
         written = torch.cat([lean(torch.tensor([token]), lean_state) for token in TOKENS])
         assert own_part(model) is None
-        inside = [{step.name: step for step in trace(model, TOKENS).inside(layer)} for layer in (0, 1)]
-    scores, has_two_bases = inside[0]["scores"], "base_in_windows" in shape.get("position", {})
-    assert [59 in steps["q"].equations for steps in inside] == [has_two_bases, False]
     torch.testing.assert_close(cached, logits_TV, rtol=0, atol=1e-11)
     torch.testing.assert_close(written, logits_TV, rtol=0, atol=1e-11)
-    seen = scores.values[scores.values.isfinite()]
-    assert (seen.abs().max() < 0.4) == (57 in scores.equations) == ("attention_soft_cap" in shape)
 
 
 @torch.no_grad()
