@@ -142,6 +142,38 @@ def test_an_answer_is_decided_by_the_value_beside_its_key_or_the_arrows_on_the_w
     assert [hops.sources(arrows, place) for place in range(len(arrows))] == [()] * 12 + [[5, 8]]
 
 
+def test_after_steps_an_answer_is_decided_by_one_arrow_or_by_a_carry_that_was_written():
+    arrows = "a > b b > c c > a :".split()
+    assert [Hops(3, 3, 1, "way").sources([*arrows, *"a 3 b c a".split()], place) for place in (12, 13, 14)] == [
+        [2],
+        [5],
+        [8],
+    ]
+    shuffled = [*arrows, *"a 3 c a a".split()]
+    assert [Hops(3, 3, 1, "shuffled").sources(shuffled, place) for place in (12, 13, 14)] == [(), [8], [2, 5, 8]]
+    dots = [*arrows, *"a 3 . . a".split()]
+    assert [Hops(3, 3, 1, "filler").sources(dots, place) for place in (12, 13, 14)] == [(), (), [2, 5, 8]]
+    carries = "3 7 + 5 8 : 1 0 = 0 9 5".split()  # 7 + 8 gives the first carry, 3 + 5 + 1 the second
+    way = Sums(2, "forwards", None, "way")
+    assert [way.sources(carries, place) for place in (6, 7, 8, 9, 10, 11)] == [
+        [1, 4],
+        [6, 0, 3],
+        (),
+        [7],
+        [6, 0, 3],
+        [1, 4],
+    ]
+
+
+def test_optional_thoughts_are_there_half_of_the_time_and_count_apart():
+    hops, rng = Hops(4, 3, 50, "optional"), random.Random(0)
+    text = hops.write(rng)
+    marks = Counter(symbol for symbol in text.split() if symbol in ":?")
+    assert 10 < marks[":"] < 40
+    skills = Counter(hops.skills[skill] for skill in hops.skills_of(text))
+    assert sum(n for name, n in skills.items() if name.endswith("after steps")) == marks["?"]
+
+
 @pytest.mark.parametrize(
     ("order", "text", "sources"),
     [

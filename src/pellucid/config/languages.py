@@ -11,6 +11,8 @@ from pellucid.config.base import Rule, Section
 
 MOST_SYMBOLS = 4_096  # of a document: the truth of a hundred longer ones takes minutes
 Fraction = Annotated[float, Field(gt=0, lt=1)]
+Thoughts = Literal["none", "way", "filler", "shuffled", "optional"]
+THOUGHTS = "its steps (way), dots, another's steps (shuffled), or steps in half of the cases, marked (optional)"
 
 
 class DrawnSection(Section):
@@ -85,6 +87,7 @@ class HopsConfig(DrawnSection):
     names: int = Field(8, ge=2, le=52, description="names, each with an arrow to another or to itself")
     most_hops: int = Field(4, ge=1, le=9, description="the most arrows that a question follows")
     queries: int = Field(8, ge=1, le=MOST_SYMBOLS // 4, description="questions of a document")
+    thoughts: Thoughts = Field("none", description=f"before an answer: {THOUGHTS}")
 
 
 class BracketsConfig(DrawnSection):
@@ -103,11 +106,14 @@ class SumsConfig(DrawnSection):
     digits: int = Field(2, ge=1, le=3, description="digits of each number")
     order: Literal["forwards", "backwards"] = Field("forwards", description="backwards: the last digit comes first")
     modulus: int | None = Field(None, ge=2, le=500, description="numbers below this one, added modulo it, not digits")
+    thoughts: Thoughts = Field("none", description=f"before a sum, with carries as steps: {THOUGHTS}")
     validation_fraction: Fraction = Field(0.3, description="share of all pairs of numbers that is held out")
 
     def _rules(self) -> Iterable[Rule]:
         if self.modulus is not None:
-            yield from without_effect(self, ("digits", "order"), "the numbers of `modulus` are one symbol each")
+            yield from without_effect(
+                self, ("digits", "order", "thoughts"), "the numbers of `modulus` are one symbol each"
+            )
 
 
 class HiddenConfig(DrawnSection):

@@ -113,7 +113,10 @@ def build_language(config: LanguageConfig) -> Language:
             return OwnGrammar(read_source(Path(config.file)), config.file)
         case _:
             language = _language_of_symbols(config)
-            settings = config.model_dump(mode="json", exclude={"type", *DrawnSection.model_fields})
+            without = (
+                {"thoughts"} if getattr(config, "thoughts", "none") == "none" else set()
+            )  # as before there were any
+            settings = config.model_dump(mode="json", exclude={"type", *DrawnSection.model_fields, *without})
             language.identity = {"type": config.type, "symbols_version": SYMBOLS_VERSION, **settings}
             return language
 
@@ -131,7 +134,7 @@ def _language_of_symbols(config: LanguageOfSymbolsConfig) -> Language:
         case HopsConfig():
             from pellucid.languages.hops import Hops
 
-            return Hops(config.names, config.most_hops, config.queries)
+            return Hops(config.names, config.most_hops, config.queries, config.thoughts)
         case BracketsConfig():
             from pellucid.languages.brackets import Brackets
 
@@ -139,7 +142,7 @@ def _language_of_symbols(config: LanguageOfSymbolsConfig) -> Language:
         case SumsConfig():
             from pellucid.languages.sums import Sums
 
-            return Sums(config.digits, config.order, config.modulus)
+            return Sums(config.digits, config.order, config.modulus, config.thoughts)
         case HiddenConfig():
             from pellucid.languages.hidden import GOLDEN_MEAN, Hidden, mess3, random_process
 

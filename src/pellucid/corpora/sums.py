@@ -33,7 +33,7 @@ class DrawnSums(Drawn):
         rng.shuffle(pairs)
         n = max(1, round(len(pairs) * self._validation_fraction))
         chosen = pairs[: min(n, MOST_HELD_OUT)] if split == "validation" else rng.choices(pairs[n:], k=self._size)
-        return (text_of(self.language.document(a, b)) for a, b in chosen)
+        return (text_of(self.language.document(a, b, rng)) for a, b in chosen)
 
     def fresh(self, n: int, seed: int) -> list[str]:
         """Raises DataError: the pairs are split, so nothing is left that is in neither split."""

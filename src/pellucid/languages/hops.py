@@ -4,6 +4,13 @@
 
 The arrows are a random permutation, told in random order. "a 2" asks where two steps from a lead. Every answer is
 certain, but a layer of attention follows one arrow at a time, or doubles the steps (Sanford et al. 2024).
+
+Before its answer a question may have a thought (see `thoughts.py`), here of three steps from a to b to c to a:
+
+    : a 3 b c a        way: the names on the way
+    : a 3 . . a        filler
+    : a 3 c a a        shuffled: the way from another name, here b
+    ? a 3 b c a        optional: half of the questions begin with ? and have one, half with : and have none
 """
 
 import math
@@ -11,8 +18,9 @@ from collections.abc import Mapping, Sequence
 
 from pellucid.languages.language import SPELLING
 from pellucid.languages.symbols import END, NAMES, SymbolLanguage, uniform
+from pellucid.languages.thoughts import COLON, DOT, STEPS, THINK, Thoughts, skills_of_thoughts
 
-ARROW, COLON = ">", ":"
+ARROW = ">"
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
@@ -22,58 +30,105 @@ class Hops(SymbolLanguage[tuple[str, ...]]):
     The state is the symbols so far.
     """
 
-    def __init__(self, names: int, hops: int, queries: int) -> None:
+    def __init__(self, names: int, hops: int, queries: int, thoughts: Thoughts = "none") -> None:
         self.names = NAMES[:names]
-        self.hops, self.queries = hops, queries
-        self.skills = ("arrows", *(f"{COUNTS[n]} hop{'s' * (n > 1)}" for n in range(1, hops + 1)), SPELLING)
+        self.hops, self.queries, self.thoughts = hops, queries, thoughts
+        answers = tuple(f"{COUNTS[n]} hop{'s' * (n > 1)}" for n in range(1, hops + 1))
+        self.skills = ("arrows", *answers, *skills_of_thoughts(thoughts, answers), SPELLING)
 
     @property
     def entropy_nats(self) -> float:
-        """The exact entropy of a document: an order of names, a permutation, and free questions."""
+        """The exact entropy of a document: an order of names, a permutation, and free questions.
+
+        Of thoughts, only the name from which a shuffled one starts is chance, and whether there is an optional one.
+        """
         n = len(self.names)
-        return 2 * math.lgamma(n + 1) + self.queries * math.log(n * self.hops)
+        of_question = math.log(n * self.hops)
+        of_thought = {"shuffled": (self.hops - 1) / self.hops * math.log(n), "optional": math.log(2)}
+        return 2 * math.lgamma(n + 1) + self.queries * (of_question + of_thought.get(self.thoughts, 0.0))
 
     def begin(self) -> tuple[str, ...]:
         return ()
 
     def following(self, state: tuple[str, ...]) -> Mapping[str, float]:
-        place, asked_at = len(state), 3 * len(self.names)
-        if place < asked_at:
-            told = state[0::3] if place % 3 == 0 else state[2::3]
-            return {ARROW: 1.0} if place % 3 == 1 else uniform([name for name in self.names if name not in told])
-        if place == asked_at + 4 * self.queries:
-            return {END: 1.0}
-        part = (place - asked_at) % 4
-        if part == 0:
-            return {COLON: 1.0}
-        if part == 1:
-            return uniform(self.names)
-        if part == 2:
-            return uniform([str(n) for n in range(1, self.hops + 1)])
-        return {self._way(state, place)[-1]: 1.0}
+        kind, question = self._place(state)
+        match kind:
+            case "told":
+                told = state[0::3] if len(state) % 3 == 0 else state[2::3]
+                return uniform([name for name in self.names if name not in told])
+            case "arrow" | "end":
+                return {ARROW if kind == "arrow" else END: 1.0}
+            case "mark":
+                return uniform((COLON, THINK) if self.thoughts == "optional" else (COLON,))
+            case "name":
+                return uniform(self.names)
+            case "number":
+                return uniform([str(n) for n in range(1, self.hops + 1)])
+            case "step" if self.thoughts == "filler":
+                return {DOT: 1.0}
+            case "step" if self.thoughts == "shuffled" and len(question) == 3:
+                return uniform(self.names)
+            case "step":
+                return {self._arrows(state)[_name_before(question)]: 1.0}
+            case _:
+                return {self._way(state, question)[-1]: 1.0}
 
     def after(self, state: tuple[str, ...], symbol: str) -> tuple[str, ...]:
         return (*state, symbol)
 
     def skill(self, state: tuple[str, ...], symbol: str) -> str:
-        asked = len(state) - 3 * len(self.names)
-        if asked >= 0 and asked % 4 == 3:
-            return self.skills[int(state[-1])]
-        return SPELLING if symbol in (ARROW, COLON) else "arrows"
+        kind, question = self._place(state)
+        if kind == "answer":
+            return self.skills[int(question[2]) + self.hops * (question[0] == THINK)]
+        if kind == "step":
+            return SPELLING if symbol == DOT else STEPS
+        return SPELLING if kind == "arrow" or (kind == "mark" and self.thoughts != "optional") else "arrows"
 
     def sources(self, symbols: Sequence[str], place: int) -> Sequence[int]:
-        """An answer is decided by the ends of all arrows on the way."""
-        asked = place - 3 * len(self.names)
-        if asked < 0 or asked % 4 != 3:
-            return ()
+        """An answer is decided by the ends of all arrows on the way; a step, and an answer after steps, by one."""
+        kind, question = self._place(tuple(symbols[:place]))
         ends = symbols[2 : 3 * len(self.names) : 3]
-        return [3 * ends.index(name) + 2 for name in self._way(symbols, place)]
+        on_the_way = self.thoughts in ("way", "optional")
+        if kind == "step" and (on_the_way or (self.thoughts == "shuffled" and len(question) > 3)):
+            names = [self._arrows(symbols)[_name_before(question)]]
+        elif kind == "answer":
+            way = self._way(symbols, question)
+            names = way[-1:] if on_the_way and len(question) > 3 else way
+        else:
+            return ()
+        return [3 * ends.index(name) + 2 for name in names]
 
-    def _way(self, symbols: Sequence[str], place: int) -> list[str]:
-        """The names to which each step leads from the question before this place."""
-        arrows = dict(zip(symbols[0 : 3 * len(self.names) : 3], symbols[2 : 3 * len(self.names) : 3], strict=True))
-        name, way = symbols[place - 2], []
-        for _ in range(int(symbols[place - 1])):
+    def _place(self, state: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+        """The kind of symbol that comes next, and the symbols so far of its question."""
+        if len(state) < 3 * len(self.names):
+            return "arrow" if len(state) % 3 == 1 else "told", ()
+        question, n_answered = state[3 * len(self.names) :], 0
+        while len(question) > 3 + self._n_steps(question):
+            question, n_answered = question[4 + self._n_steps(question) :], n_answered + 1
+        if n_answered == self.queries:
+            return "end", ()
+        if len(question) < 3:
+            return ("mark", "name", "number")[len(question)], question
+        return "step" if len(question) < 3 + self._n_steps(question) else "answer", question
+
+    def _n_steps(self, question: tuple[str, ...]) -> int:
+        """The length of the thought of a question."""
+        if len(question) < 3 or self.thoughts == "none" or (self.thoughts == "optional" and question[0] == COLON):
+            return 0
+        return int(question[2]) - 1
+
+    def _arrows(self, symbols: Sequence[str]) -> dict[str, str]:
+        return dict(zip(symbols[0 : 3 * len(self.names) : 3], symbols[2 : 3 * len(self.names) : 3], strict=True))
+
+    def _way(self, symbols: Sequence[str], question: Sequence[str]) -> list[str]:
+        """The names to which each step leads from that of the question."""
+        arrows, name, way = self._arrows(symbols), question[1], []
+        for _ in range(int(question[2])):
             name = arrows[name]
             way.append(name)
         return way
+
+
+def _name_before(question: Sequence[str]) -> str:
+    """The name from which the next step goes on."""
+    return question[-1] if len(question) > 3 else question[1]

@@ -3,46 +3,59 @@
     3 7 + 5 8 = 0 9 5          digits, written as usual
     7 3 + 8 5 = 5 9 0          digits backwards: each depends on those that came before
     5 + 6 = 4                  modulo 7
+    3 7 + 5 8 : 1 0 = 0 9 5    digits, with the carries as a thought, the last digit's first
 
 The two numbers are chance and their sum is certain. Some of the pairs are never trained on: only they can show whether
 a model has learned to add (Power et al. 2022; Lee et al. 2023).
 """
 
 import math
+import random
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pellucid.languages.language import SPELLING
-from pellucid.languages.symbols import END, SymbolLanguage, uniform
+from pellucid.languages.symbols import END, SymbolLanguage, entropy, uniform
+from pellucid.languages.thoughts import COLON, DOT, STEPS, Thoughts, skills_of_thoughts
 
 Order = Literal["forwards", "backwards"]
 PLUS, EQUALS = "+", "="
 DIGITS = "0123456789"
+ANSWERS = ("digits", "carries")  # skills
 
 
 class Sums(SymbolLanguage[tuple[str, ...]]):
     """Sums a + b = c, all pairs equally likely: numbers of `digits` digits, or all below `modulus`.
 
     The state is the symbols so far. skills: `numbers` are chance; digits of the sum into which nothing is carried take
-    `digits`, the others `carries`. Modulo p all sums are `digits`.
+    `digits`, the others `carries`. Modulo p all sums are `digits`. A thought holds the carries, dots, the carries of
+    another sum, or it is there in half of the documents (see `thoughts.py`).
     """
 
-    skills = ("numbers", "digits", "carries", SPELLING)
-
-    def __init__(self, digits: int, order: Order, modulus: int | None) -> None:
-        self.digits, self.order, self.modulus = 1 if modulus else digits, order, modulus
+    def __init__(self, digits: int, order: Order, modulus: int | None, thoughts: Thoughts = "none") -> None:
+        self.digits, self.order, self.modulus, self.thoughts = 1 if modulus else digits, order, modulus, thoughts
+        self.skills = ("numbers", *ANSWERS, *skills_of_thoughts(thoughts, ANSWERS), SPELLING)
         self.names = [str(n) for n in range(modulus)] if modulus else list(DIGITS)
 
     @property
     def entropy_nats(self) -> float:
-        """The exact entropy of a document: two free numbers."""
-        return 2 * self.digits * math.log(len(self.names))
+        """The exact entropy of a document: two free numbers, and what of a thought is chance."""
+        of_carries = self.digits * entropy(carry_of_another("0"))  # as large as after a carry
+        of_thought = {"shuffled": of_carries, "optional": math.log(2)}
+        return 2 * self.digits * math.log(len(self.names)) + of_thought.get(self.thoughts, 0.0)
 
-    def document(self, a: int, b: int) -> tuple[str, ...]:
-        """The symbols of a + b = c."""
+    def document(self, a: int, b: int, rng: random.Random) -> tuple[str, ...]:
+        """The symbols of a + b = c, with a thought where there is one. What of it is chance is drawn."""
         if self.modulus:
             return str(a), PLUS, str(b), EQUALS, str((a + b) % self.modulus)
-        return *self._digits(a, 0), PLUS, *self._digits(b, 0), EQUALS, *self._digits(a + b, 1)
+        question = (*self._digits(a, 0), PLUS, *self._digits(b, 0))
+        if self.thoughts == "none" or (self.thoughts == "optional" and rng.random() < 0.5):
+            return *question, EQUALS, *self._digits(a + b, 1)
+        others = (
+            (rng.randrange(10**self.digits), rng.randrange(10**self.digits)) if self.thoughts == "shuffled" else (a, b)
+        )
+        thought = DOT * self.digits if self.thoughts == "filler" else self._carries(*others)
+        return *question, COLON, *thought, EQUALS, *self._digits(a + b, 1)
 
     @property
     def n_pairs(self) -> int:
@@ -62,39 +75,76 @@ class Sums(SymbolLanguage[tuple[str, ...]]):
             return {PLUS: 1.0}
         if place < 2 * n + 1:
             return uniform(self.names)
-        document = self.document(*self._numbers(state))
-        return {(*document, END)[place]: 1.0}
+        a, b = self._numbers(state)
+        if self.modulus:
+            return {(EQUALS, str((a + b) % self.modulus), END)[place - 3]: 1.0}
+        if place == 2 * n + 1:
+            marks = {"none": (EQUALS,), "optional": (COLON, EQUALS)}
+            return uniform(marks.get(self.thoughts, (COLON,)))
+        step = place - (2 * n + 2)
+        if self._n_steps(state) and step <= n:
+            if step == n or self.thoughts != "shuffled":
+                return {(*(DOT * n if self.thoughts == "filler" else self._carries(a, b)), EQUALS)[step]: 1.0}
+            return carry_of_another(state[-1] if step else "0")
+        return {(*self._digits(a + b, 1), END)[self._place_in_sum(state)]: 1.0}
 
     def after(self, state: tuple[str, ...], symbol: str) -> tuple[str, ...]:
         return (*state, symbol)
 
     def skill(self, state: tuple[str, ...], symbol: str) -> str:
-        if symbol in (PLUS, EQUALS):
+        n = self.digits
+        if len(state) == 2 * n + 1 and self.thoughts == "optional":
+            return "numbers"  # chance, as they are
+        if symbol in (PLUS, EQUALS, COLON, DOT):
             return SPELLING
-        place = len(state) - (2 * self.digits + 2)  # in the sum
-        if place < 0:
+        place = self._place_in_sum(state)
+        if len(state) < 2 * n + 2:
             return "numbers"
         if self.modulus:
             return "digits"
+        if place < 0:
+            return STEPS
         a, b = self._numbers(state)
-        worth = 10 ** (place if self.order == "backwards" else self.digits - place)
-        return "carries" if a % worth + b % worth >= worth else "digits"
+        worth = 10 ** (place if self.order == "backwards" else n - place)
+        answer = "carries" if a % worth + b % worth >= worth else "digits"
+        return f"{answer} after steps" if self.thoughts == "optional" and self._n_steps(state) else answer
 
     def sources(self, symbols: Sequence[str], place: int) -> Sequence[int]:
-        """A digit is decided by the two of its worth, and for the carry by smaller ones, down to two that are not 9."""
-        n = self.digits
-        if place <= 2 * n + 1:
+        """A digit is decided by the two of its worth, and for the carry by smaller ones, down to two that are not 9.
+
+        After steps, and for a step, the carry is decided by the step that says it.
+        """
+        n, before = self.digits, tuple(symbols[:place])
+        n_steps = self._n_steps(before)
+        step, in_sum = place - (2 * n + 2), place - (2 * n + 2) - n_steps - (n_steps > 0)
+        if step < 0 or (in_sum < 0 and (step == n or self.thoughts in ("filler", "shuffled"))):
             return ()
         if self.modulus:
             return 0, 2
-        backwards, deciding = self.order == "backwards", list[int]()
-        power = place - (2 * n + 2) if backwards else 3 * n + 2 - place  # of ten
+        backwards, says = self.order == "backwards", n_steps > 0 and self.thoughts in ("way", "optional")
+        power = step if in_sum < 0 else in_sum if backwards else n - in_sum  # of ten
+        deciding = [2 * n + 1] if self.thoughts == "optional" else []  # the mark says what comes here
+        deciding += [2 * n + 1 + power] if says and power else []
         for each in reversed(range(min(power + 1, n))):
             first = each if backwards else n - 1 - each
-            deciding += (first, first + n + 1)
-            if each < power and int(symbols[first]) + int(symbols[first + n + 1]) != 9:
+            if each == power or not says:
+                deciding += (first, first + n + 1)
+            if says or (each < power and int(symbols[first]) + int(symbols[first + n + 1]) != 9):
                 break
         return deciding
+
+    def _n_steps(self, symbols: tuple[str, ...]) -> int:
+        """The number of symbols between a colon and =."""
+        return self.digits if symbols[2 * self.digits + 1 : 2 * self.digits + 2] == (COLON,) else 0
+
+    def _place_in_sum(self, state: tuple[str, ...]) -> int:
+        """The place of the next symbol in the sum; negative before it."""
+        n_steps = self._n_steps(state)
+        return len(state) - (2 * self.digits + 2) - n_steps - (n_steps > 0)
+
+    def _carries(self, a: int, b: int) -> str:
+        """The carry out of each digit, the last digit's first."""
+        return "".join(str(int(a % 10**n + b % 10**n >= 10**n)) for n in range(1, self.digits + 1))
 
     def _numbers(self, symbols: tuple[str, ...]) -> tuple[int, int]:
         n = self.digits
@@ -106,3 +156,9 @@ class Sums(SymbolLanguage[tuple[str, ...]]):
     def _digits(self, number: int, n_more: int) -> str:
         text = f"{number:0{self.digits + n_more}}"
         return text[::-1] if self.order == "backwards" else text
+
+
+def carry_of_another(before: str) -> dict[str, float]:
+    """p(carry | carry of the digit before) in a sum of two random numbers: 45 of 100 pairs of digits have one."""
+    p = 0.55 if before == "1" else 0.45
+    return {"0": 1 - p, "1": p}
