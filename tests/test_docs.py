@@ -78,6 +78,13 @@ def test_a_long_page_begins_with_what_is_in_it(page):
     assert anchors(page, "##") <= {link.partition("#")[2] for link in LINK.findall(first_lines)}
 
 
+def test_no_page_has_more_sections_than_the_side_bar_of_the_site_shows_well():
+    for page in PAGES:
+        text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+        on_site = page.parent.name in ("docs", "lessons") and page.name != "README.md"
+        assert not on_site or len(re.findall("^## ", text, re.MULTILINE)) < 12, page
+
+
 def test_the_pages_are_those_of_the_whole_repository():
     names = {str(page.relative_to(ROOT)) for page in PAGES}
     experiments = {file.stem for file in (ROOT / "configs/experiments").glob("*.yaml")}
