@@ -12,11 +12,10 @@ from pathlib import Path
 
 import torch
 
-from pellucid.adapters.lora import frozen_copy
 from pellucid.config.data import CONVERSATIONS
 from pellucid.config.load import run_config_to_yaml
 from pellucid.config.model import BigramConfig
-from pellucid.config.post_training import NextTokenConfig, SFTConfig
+from pellucid.config.post_training import DistillConfig, NextTokenConfig, SFTConfig
 from pellucid.config.run import RunConfig
 from pellucid.config.training import DrawingConfig
 from pellucid.corpora.build import build_corpus
@@ -24,7 +23,6 @@ from pellucid.data.batches import Batches
 from pellucid.data.prepared import PreparedData, prepared
 from pellucid.evaluation.loss import Evaluation, evaluate_tokens
 from pellucid.generation.sampling import Sampling
-from pellucid.model.bigram import Bigram
 from pellucid.model.build import build_model
 from pellucid.model.language_model import LanguageModel
 from pellucid.objectives.next_token import choose_objective
@@ -68,6 +66,7 @@ def build_first_model(config: RunConfig, data: PreparedData, base: Base | None =
     model = build_model(config.model, data.tokenizer.vocab_size, learns_scores=config.learns_scores)
     if isinstance(config.model, BigramConfig) and config.model.counted and config.start_from is None:
         from pellucid.data.pairs import count_pairs
+        from pellucid.model.bigram import Bigram
 
         assert isinstance(model, Bigram)
         model.set_counts(torch.from_numpy(count_pairs(data.train, model.vocab_size)))
@@ -118,22 +117,23 @@ def build_task(
                 choose_objective(config.model, model, compiles, **objective.model_dump(exclude={"type"})),
                 lambda model, max_tokens: evaluate(config, data, model, precision, max_tokens, world),
             )
+        case DistillConfig() as objective:
+            from pellucid.post_training.distillation import Distillation
+
+            distillation = Distillation(objective, data, build_batches(config, data), model, precision)
+            return distillation.task(config.corpus, lambda model, n: evaluate(config, data, model, precision, n, world))
         case _ as objective:
-            from pellucid.corpora.instructions import InstructionsCorpus
             from pellucid.post_training.build import PostTraining
 
-            corpus = build_corpus(config.corpus) if config.corpus.type == "instructions" else None
-            assert corpus is None or isinstance(corpus, InstructionsCorpus)
             return PostTraining(
                 model=model,
-                reference=frozen_copy(model),
                 data=data,
                 precision=precision,
                 world=world,
                 seed=config.seed,
                 batch_size=config.train.batch_size,
                 batches_per_update=config.train.gradient_accumulation_steps,
-            ).task(objective, corpus, config.answers_compared)
+            ).task(objective, config.corpus, config.answers_compared)
 
 
 def build_trainer(
@@ -169,7 +169,7 @@ def build_session(
 ) -> Session:
     """The run as a whole, at step 0. base_sha256: of the weights of another run that it needs besides its own."""
     sample = config.sample
-    floor = data.validation_floor_nats_per_token if config.reads_text else None
+    floor = data.validation_floor_nats_per_token if config.trains_as_it_validates else None
     timetable = build_timetable(config.train, config.schedule, config.evaluation, sample, config.checkpoint)
     origin = Origin(
         config_yaml=run_config_to_yaml(config),

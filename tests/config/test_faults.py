@@ -247,12 +247,25 @@ data={packing: documents, documents_see_each_other: false} & model={type: bigram
     data.documents_see_each_other: a mask in softmax attention keeps documents apart, and bigram has none;
     set it to true, or use a decoder with another attention
 data={packing: documents, documents_see_each_other: false} & corpus={type: instructions} & objective={type: dpo}
-    data.documents_see_each_other: dpo reads each answer in a row of its own; leave it out
+    data.documents_see_each_other: dpo does not keep the documents of a row apart; leave it out
 corpus={type: instructions} & objective={type: reward_model} & start_from=null
     objective.type: reward_model compares answers, and start_from names no model to write them;
     add `start_from: RUN`, or use corpus preferences
 corpus={type: instructions} & objective={type: dpo} & model={type: bigram, context_length: 8}
     objective.type: dpo trains a decoder, not a bigram; use model.type decoder
+corpus={type: text, files: [a.txt]} & objective={type: distill, teacher: truth}
+    objective.teacher: of text, nobody knows the exact distribution of the next token;
+    name a RUN, or take a language that `pellucid configs` lists
+corpus={type: instructions} & objective={type: distill, teacher: truth}
+    corpus.type: instructions are conversations, of which the answers alone are learned; add `objective: {type: sft}`
+objective={type: distill, teacher: truth, temperature: 2.0}
+    objective.temperature: the truth teaches as it is; leave it out, or name a RUN
+objective={type: distill, teacher: truth} & data={packing: documents, documents_see_each_other: false}
+    data.documents_see_each_other: distill does not keep the documents of a row apart; leave it out
+objective={type: distill, teacher: truth} & train.parallel=fsdp
+    train.parallel: fsdp cannot be combined with objective distill; use ddp or auto
+objective={type: distill, teacher: truth} & model.feed_forward={type: moe}
+    model.feed_forward.load_balance_weight: the loss of distill has no part for balancing the experts; set it to 0
 corpus={type: instructions} & objective={type: dpo} & start_from=null
     objective.type: dpo compares the model with the one it starts from, and start_from names none;
     add `start_from: RUN`

@@ -33,6 +33,7 @@ REQUIRED: dict[str, object] = {
     "sha256": "0" * 64,
     "path": "owner/stories",
     "run": "checkpoints/reward_model",
+    "teacher": "checkpoints/fables",
     "files": ["pairs.jsonl"],
     "context_length": 8,
     "factor": 2.0,
@@ -144,11 +145,11 @@ def made_to_fit(data: Data, choice: int, part: int) -> Data:
     kind = list(objectives)[part % len(objectives)]
     if kind in NEEDS_DECODER and data["model"]["type"] != "decoder":
         kind = "sft"
-    fitting = [name for name in corpora if kind in OBJECTIVES.get(name, ("next_token",))]
+    fitting = [name for name in corpora if kind in OBJECTIVES.get(name, ("next_token", "distill"))]
     corpus = fitting[choice % len(fitting)]
     files = {"files": ["chats.jsonl"]} if corpus == "conversations" else {}
     model = data["model"]
-    if kind in NEEDS_DECODER and model.get("feed_forward", {}).get("type") == "moe":
+    if kind in (*NEEDS_DECODER, "distill") and model.get("feed_forward", {}).get("type") == "moe":
         model = {**model, "feed_forward": {**model["feed_forward"], "load_balance_weight": 0.0}}
     sections_that_fit = {
         "model": model,

@@ -113,6 +113,6 @@ def test_f17_a_reward_model_that_was_trained_again_is_refused(place: Path, undis
     done = command_line(tmp_path, *TRAIN, "--run-dir", "undisturbed")
     assert done.exit_code == 4
     assert done.stderr.startswith(
-        "error: undisturbed/step-00000008: the reward model of objective.reward.run has changed"
+        "error: undisturbed/step-00000008: the model that judges or teaches, named in objective, has changed"
     )
     assert trace(tmp_path / "undisturbed") == undisturbed

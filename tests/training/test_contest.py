@@ -19,7 +19,7 @@ from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import MODEL_FILE, read_state
 from pellucid.config.data import CorpusConfig
 from pellucid.config.load import load_run_config
-from pellucid.config.post_training import SFTConfig
+from pellucid.config.post_training import DistillConfig, SFTConfig
 from pellucid.config.run import RunConfig
 from pellucid.config.shipped import find_run
 from pellucid.corpora.build import build_corpus
@@ -443,12 +443,11 @@ def test_a_table_of_counts_pays_for_every_byte_that_it_moves_and_is_far_from_one
     assert score["why_it_does_not_count"] == "its excess is not below 1 %, interval and all"
 
 
-def test_who_learns_from_more_than_the_text_is_refused(hidden):
-    """Soft targets, which the truth could give, would be an objective of their own; as rewards are."""
-    config = hidden.config.model_copy(update={"objective": SFTConfig(type="sft")})
-    with pytest.raises(
-        ConfigError, match="objective.type: sft learns from more than the text that the language writes"
-    ):
+@pytest.mark.parametrize("objective", [SFTConfig(type="sft"), DistillConfig(type="distill", teacher="truth")])
+def test_who_learns_from_more_than_the_text_is_refused(hidden, objective):
+    config = hidden.config.model_copy(update={"objective": objective})
+    what = "learns from more than the text that the language writes"
+    with pytest.raises(ConfigError, match=f"objective.type: {objective.type} {what}"):
         score_of(hidden, config=config)
 
 

@@ -28,6 +28,8 @@ from pellucid.training.metrics import read_rows
 from pellucid.training.trainer import Trainer
 from tiny_run import TINY_RUN, VERSES
 
+HIDDEN = "corpus={type: hidden, size: 30, length: 20}"
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -73,16 +75,19 @@ def assert_same_run(a: Path, b: Path, step: int):
         "optimizer={type: adamw, lr: 1e-2}",
         "optimizer={type: muon}",
         "optimizer={type: sgd, momentum: 0.5}",
+        f"{HIDDEN} & objective={{type: distill, teacher: truth}} & data.packing=contiguous",
+        f"{HIDDEN} & objective={{type: distill, teacher: truth, on_policy: true, divergence: reverse}}",
     ],
 )
 def test_twenty_steps_equal_ten_a_resume_and_ten_more_bit_for_bit(workplace: Path, override: str):
     """With dropout and accumulation, over several epochs; weights, moments, generators, losses and samples."""
-    outcome, _ = train(workplace, "whole", override)
+    changes = override.split(" & ")
+    outcome, _ = train(workplace, "whole", *changes)
     shutil.copytree(workplace / "whole", workplace / "cut")
     for step in (15, 20):
         shutil.rmtree(workplace / "cut" / f"step-{step:08d}")
     assert max(steps_in(workplace / "cut")) == 10
-    resumed, notes = train(workplace, "cut", override, resume=True)
+    resumed, notes = train(workplace, "cut", *changes, resume=True)
     assert notes[0].endswith("at step 10")
     assert resumed.evaluation == outcome.evaluation
     assert_same_run(workplace / "whole", workplace / "cut", 20)

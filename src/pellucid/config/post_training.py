@@ -27,6 +27,26 @@ class SFTConfig(Section):
     type: Literal["sft"]
 
 
+class DistillConfig(Section):
+    """Distillation: learn the whole distribution of the next token from a teacher (Hinton et al. 2015)."""
+
+    type: Literal["distill"]
+    teacher: str = Field(
+        min_length=1,
+        description="truth: the exact distribution, where the language is known; else RUN, RUN@best, RUN@latest or "
+        "RUN@STEP, of the same tokenizer",
+    )
+    temperature: Positive = Field(1.0, description="at which a run teaches and learns; above 1, unlikely tokens count")
+    on_policy: bool = Field(False, description="the model writes the documents, and the teacher judges every place")
+    divergence: Literal["forward", "reverse"] = Field(
+        "forward", description="forward: KL(teacher || model), all must be covered; reverse: KL(model || teacher)"
+    )
+
+    def _rules(self) -> Iterable[Rule]:
+        is_softened = self.teacher == "truth" and self.temperature != 1
+        yield is_softened, "temperature teacher", "the truth teaches as it is", "leave it out, or name a RUN"
+
+
 class PairsSection(Section):
     """Pairs of answers. If the corpus has none, the model of `start_from` writes them, and the grammar judges."""
 
@@ -135,7 +155,7 @@ class PPOConfig(PolicySection):
 
 
 ObjectiveConfig = Annotated[
-    NextTokenConfig | SFTConfig | RewardModelConfig | DPOConfig | GRPOConfig | PPOConfig,
+    NextTokenConfig | SFTConfig | DistillConfig | RewardModelConfig | DPOConfig | GRPOConfig | PPOConfig,
     Field(discriminator="type"),
 ]
 

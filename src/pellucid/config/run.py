@@ -19,8 +19,10 @@ from pellucid.config.data import (
     PreferencesConfig,
     TokenizerConfig,
 )
+from pellucid.config.languages import DrawnSection
 from pellucid.config.model import ModelConfig, with_type
 from pellucid.config.post_training import (
+    DistillConfig,
     GRPOConfig,
     LoRAConfig,
     NextTokenConfig,
@@ -100,8 +102,18 @@ class RunConfig(Section, json_schema_extra=for_editors):
 
     @property
     def reads_text(self) -> bool:
-        """Whether the run learns the text of its corpus, instead of judgements of answers."""
+        """Whether the run learns to predict text like that of its corpus, instead of judgements of answers."""
+        return self.trains_as_it_validates or self.objective.type == "distill"
+
+    @property
+    def trains_as_it_validates(self) -> bool:
+        """Whether the loss of training is that of validation: −ln p of tokens. Only then it has the same floor."""
         return self.objective.type in ("next_token", "sft")
+
+    @property
+    def writes_its_own_text(self) -> bool:
+        """Whether the model learns from what it writes itself, or from answers, and not from the rows of its corpus."""
+        return not self.reads_text or (isinstance(self.objective, DistillConfig) and self.objective.on_policy)
 
     @property
     def loss_unit(self) -> str:
@@ -178,16 +190,22 @@ def rules_of_corpus(run: RunConfig) -> list[Rule]:
             f"use objective {' or '.join(LEARNS_FROM_PAIRS)}",
         ),
         (
-            corpus in CONVERSATIONS and objective == "next_token",
+            corpus in CONVERSATIONS and objective in ("next_token", "distill"),
             "corpus.type objective.type",
             f"{corpus} are conversations, of which the answers alone are learned",
             "add `objective: {type: sft}`",
         ),
         (
-            corpus not in (*CONVERSATIONS, "none") and objective != "next_token",
+            corpus not in (*CONVERSATIONS, "none") and objective not in ("next_token", "distill"),
             "corpus.type objective.type",
             f"{corpus} holds no conversations for objective {objective} to learn from",
             f"use {' or '.join(CORPORA_OF_OBJECTIVE.get(objective, ()))}",
+        ),
+        (
+            getattr(run.objective, "teacher", None) == "truth" and not isinstance(run.corpus, DrawnSection),
+            "objective.teacher corpus.type",
+            f"of {corpus}, nobody knows the exact distribution of the next token",
+            "name a RUN, or take a language that `pellucid configs` lists",
         ),
         (
             corpus == "conversations" and objective != "sft",
@@ -214,9 +232,9 @@ def rules_of_corpus(run: RunConfig) -> list[Rule]:
             "set it to true, or use a decoder with another attention",
         ),
         (
-            not run.data.documents_see_each_other and not run.reads_text,
+            not run.data.documents_see_each_other and not run.trains_as_it_validates,
             "data.documents_see_each_other objective.type",
-            f"{objective} reads each answer in a row of its own",
+            f"{objective} does not keep the documents of a row apart",
             "leave it out",
         ),
     ]
@@ -258,13 +276,13 @@ def rules_of_loss(run: RunConfig) -> list[Rule]:
     train, objective, experts = run.train, run.objective.type, getattr(run.model, "experts", None)
     return [
         (
-            train.parallel == "fsdp" and not run.reads_text,
+            train.parallel == "fsdp" and not run.trains_as_it_validates,
             "train.parallel objective.type",
             f"fsdp cannot be combined with objective {objective}",
             "use ddp or auto",
         ),
         (
-            experts and experts.load_balance_weight and not run.reads_text,
+            experts and experts.load_balance_weight and not run.trains_as_it_validates,
             "model.feed_forward.load_balance_weight",
             f"the loss of {objective} has no part for balancing the experts",
             "set it to 0",

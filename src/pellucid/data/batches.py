@@ -102,8 +102,7 @@ class Batches:
                 assert_never(packing)
         self.lengths, self.full_width = self.rows.row_lengths(), full_width
         self.rows_per_update = batch_size * batches_per_update
-        self.token_file, self.context_length, self.batch_size = token_file, context_length, batch_size
-        self.seed = seed
+        self.token_file, self.context_length, self.batch_size, self.seed = token_file, context_length, batch_size, seed
         # A batch needs the order of one epoch or, at its end, of two.
         self._row_order = lru_cache(maxsize=2)(self._draw_row_order)
 
@@ -114,11 +113,13 @@ class Batches:
 
     def batch(self, step: int) -> Batch:
         """Micro-batch `step`: (batch_size, at most context_length)."""
-        first = step * self.batch_size
-        places = (divmod(i, len(self.rows)) for i in range(first, first + self.batch_size))
-        rows = np.array([self._row_order(epoch)[i] for epoch, i in places])
-        width = self.context_length if self.full_width else int(self.lengths[rows].max())
-        return batch_of(self.token_file, self.rows.places(rows, width))
+        return batch_of(self.token_file, self.places(step))
+
+    def places(self, step: int) -> Integers:
+        """The positions of the inputs of micro-batch `step` in the token file; -1 for padding."""
+        first, n_rows = step * self.batch_size, len(self.rows)
+        rows = np.array([self._row_order(i // n_rows)[i % n_rows] for i in range(first, first + self.batch_size)])
+        return self.rows.places(rows, self.context_length if self.full_width else int(self.lengths[rows].max()))
 
     def _draw_row_order(self, epoch: int) -> Integers:
         rng = np.random.Generator(np.random.PCG64([self.seed, epoch]))

@@ -234,6 +234,9 @@ def _with_bar(pieces: Iterable[Piece], title: str) -> Iterator[Piece]:
 
 
 def _checksums(directory: Path) -> bytes:
+    return checksums(directory, [*CHECKED_FILES, *(file for file in OPTIONAL_FILES if (directory / file).exists())])
+
+
+def checksums(directory: Path, files: Iterable[str]) -> bytes:
     """The SHA-256 of each file, as `sha256sum` prints it."""
-    files = [*CHECKED_FILES, *(file for file in OPTIONAL_FILES if (directory / file).exists())]
     return "".join(f"{sha256(directory / file)}  {file}\n" for file in files).encode()

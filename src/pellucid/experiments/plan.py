@@ -190,7 +190,7 @@ def _require_measurable(run: RunConfig, measures: MeasuresConfig, texts: Mapping
     objective, corpus = run.objective.type, run.corpus.type
     if not run.reads_text and (corpus != "instructions" or objective == "reward_model"):
         what = f"an experiment compares losses of text, and {objective} on {corpus} has none"
-        fix = "use next_token or sft; or dpo, grpo or ppo with corpus.type instructions"
+        fix = "use next_token, sft or distill; or dpo, grpo or ppo with corpus.type instructions"
         raise ConfigError("objective.type", what, fix)
     if measures.answers and corpus != "instructions":
         what = f"{corpus} asks no questions whose answers could be judged"

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from typing_extensions import assert_never
 
+from pellucid.adapters.lora import frozen_copy
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import MODEL_FILE
+from pellucid.config.data import CorpusConfig
 from pellucid.config.post_training import (
     DPOConfig,
     GRPOConfig,
@@ -21,6 +23,7 @@ from pellucid.config.post_training import (
     VerifierConfig,
 )
 from pellucid.config.run import run_and_checkpoint
+from pellucid.corpora.build import build_corpus
 from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.data.prepared import PreparedData
 from pellucid.errors import ConfigError, DataError
@@ -66,13 +69,9 @@ GetPairs = Callable[[int, slice], Sequence[Pair | Ranking]]
 
 @dataclass(frozen=True, kw_only=True)
 class PostTraining:
-    """The tasks that begin with a trained model, `task` for each objective.
-
-    reference: a frozen copy of the model as it is now; it also answers the instructions of which pairs are made.
-    """
+    """The tasks that begin with a trained model, `task` for each objective."""
 
     model: LanguageModel
-    reference: LanguageModel
     data: PreparedData
     precision: Precision
     world: World
@@ -80,13 +79,20 @@ class PostTraining:
     batch_size: int
     batches_per_update: int
 
+    @cached_property
+    def reference(self) -> LanguageModel:
+        """A frozen copy of the model before training; it also answers the instructions of which pairs are made."""
+        return frozen_copy(self.model)
+
     def task(
         self,
         objective: RewardModelConfig | DPOConfig | GRPOConfig | PPOConfig,
-        corpus: InstructionsCorpus | None,
+        section: CorpusConfig,
         n_answers: int,
     ) -> Task:
-        """corpus: its instructions, unless the data is pairs from files, or rankings of `n_answers`."""
+        """section: of instructions, unless the data is pairs from files, or rankings of `n_answers`."""
+        corpus = build_corpus(section) if section.type == "instructions" else None
+        assert corpus is None or isinstance(corpus, InstructionsCorpus)
         match objective:
             case RewardModelConfig() | DPOConfig():
                 pairs = self._pairs_of_files(n_answers) if corpus is None else self._written_pairs(objective, corpus)

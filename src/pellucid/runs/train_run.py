@@ -281,7 +281,7 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session, base:
     learning = "" if n_trained == n_parameters else f", of which {n_trained:,} are trained"
     epochs = train.steps * train.gradient_accumulation_steps / build_batches(config, data).steps_per_epoch
     floor = session.report.floor
-    if config.reads_text and epochs > MOST_EPOCHS and patience is None:
+    if not config.writes_its_own_text and epochs > MOST_EPOCHS and patience is None:
         fix = "give more text, lower train.steps, set evaluation.early_stopping_patience, or train `own_text` instead"
         _log.warning("the text will be read %.0f times, and a model memorizes what it reads often; %s", epochs, fix)
     return [
@@ -292,8 +292,8 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session, base:
         f"data    {data.train.n_targets:,} training tokens; "
         f"up to {config.tokens_per_step:,} positions a step, {epochs:.2f} epochs"
         + ("" if patience is None else " at most: early stopping may end the run")
-        if config.reads_text
-        else f"data    answers, judged; up to {config.tokens_per_step:,} positions a step",
+        if not config.writes_its_own_text
+        else f"data    texts of its own, judged; up to {config.tokens_per_step:,} positions a step",
         f"device  {trainer.precision.device}, {str(trainer.precision.dtype).removeprefix('torch.')}"
         + (f", {trainer.world.size} processes" if trainer.world.size > 1 else ""),
         *([] if floor is None else [f"floor   {floor:.4f} nats/token: no model can do better on the validation text"]),
