@@ -120,8 +120,9 @@ def build_task(
         case DistillConfig() as objective:
             from pellucid.post_training.distillation import Distillation
 
-            distillation = Distillation(objective, data, build_batches(config, data), model, precision)
-            return distillation.task(config.corpus, lambda model, n: evaluate(config, data, model, precision, n, world))
+            corpus, batches = build_corpus(config.corpus), build_batches(config, data)
+            distillation = Distillation(objective, corpus, data, batches, model, precision)
+            return distillation.task(lambda model, n: evaluate(config, data, model, precision, n, world))
         case _ as objective:
             from pellucid.post_training.build import PostTraining
 
@@ -133,7 +134,7 @@ def build_task(
                 seed=config.seed,
                 batch_size=config.train.batch_size,
                 batches_per_update=config.train.gradient_accumulation_steps,
-            ).task(objective, config.corpus, config.answers_compared)
+            ).task(objective, build_corpus(config.corpus), config.answers_compared)
 
 
 def build_trainer(
@@ -168,9 +169,8 @@ def build_session(
     config: RunConfig, data: PreparedData, run_dir: Path, trainer: Trainer, task: Task, base_sha256: str | None = None
 ) -> Session:
     """The run as a whole, at step 0. base_sha256: of the weights of another run that it needs besides its own."""
-    sample = config.sample
     floor = data.validation_floor_nats_per_token if config.trains_as_it_validates else None
-    timetable = build_timetable(config.train, config.schedule, config.evaluation, sample, config.checkpoint)
+    timetable = build_timetable(config.train, config.schedule, config.evaluation, config.sample, config.checkpoint)
     origin = Origin(
         config_yaml=run_config_to_yaml(config),
         tokenizer_json=data.tokenizer.to_json(),
@@ -191,10 +191,10 @@ def build_session(
             asks,
             data.tokenizer,
             trainer,
-            sample.prompt,
-            sample.n_samples,
-            sampling=Sampling(**sample.model_dump(include=set(DrawingConfig.model_fields))),
-            max_new_tokens=sample.max_new_tokens,
+            config.sample.prompt,
+            config.sample.n_samples,
+            sampling=Sampling(**config.sample.model_dump(include=set(DrawingConfig.model_fields))),
+            max_new_tokens=config.sample.max_new_tokens,
             seed=config.seed,
         ),
     )

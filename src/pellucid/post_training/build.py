@@ -12,7 +12,6 @@ from typing_extensions import assert_never
 from pellucid.adapters.lora import frozen_copy
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import MODEL_FILE
-from pellucid.config.data import CorpusConfig
 from pellucid.config.post_training import (
     DPOConfig,
     GRPOConfig,
@@ -23,7 +22,7 @@ from pellucid.config.post_training import (
     VerifierConfig,
 )
 from pellucid.config.run import run_and_checkpoint
-from pellucid.corpora.build import build_corpus
+from pellucid.corpora.corpus import Corpus
 from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.data.prepared import PreparedData
 from pellucid.errors import ConfigError, DataError
@@ -87,18 +86,17 @@ class PostTraining:
     def task(
         self,
         objective: RewardModelConfig | DPOConfig | GRPOConfig | PPOConfig,
-        section: CorpusConfig,
+        corpus: Corpus,
         n_answers: int,
     ) -> Task:
-        """section: of instructions, unless the data is pairs from files, or rankings of `n_answers`."""
-        corpus = build_corpus(section) if section.type == "instructions" else None
-        assert corpus is None or isinstance(corpus, InstructionsCorpus)
+        """corpus: of instructions, or else of pairs from files, or of rankings of `n_answers`."""
         match objective:
             case RewardModelConfig() | DPOConfig():
-                pairs = self._pairs_of_files(n_answers) if corpus is None else self._written_pairs(objective, corpus)
-                return self._learning_from_pairs(objective, *pairs)
+                if isinstance(corpus, InstructionsCorpus):
+                    return self._learning_from_pairs(objective, *self._written_pairs(objective, corpus))
+                return self._learning_from_pairs(objective, *self._pairs_of_files(n_answers))
             case GRPOConfig() | PPOConfig():
-                assert corpus is not None, "the config has checked it"
+                assert isinstance(corpus, InstructionsCorpus), "the config has checked it"
                 return self._learning_from_answers(objective, corpus)
             case _:
                 assert_never(objective)

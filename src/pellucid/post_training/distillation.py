@@ -24,10 +24,9 @@ import torch
 from pellucid.adapters.lora import merged
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import MODEL_FILE
-from pellucid.config.data import CorpusConfig
 from pellucid.config.post_training import DistillConfig
 from pellucid.config.run import run_and_checkpoint
-from pellucid.corpora.build import build_corpus
+from pellucid.corpora.corpus import Corpus
 from pellucid.corpora.drawn import Drawn
 from pellucid.data.batches import IGNORE_INDEX, Batch, Batches, batch_of
 from pellucid.data.prepared import PreparedData
@@ -54,18 +53,18 @@ class Distillation:
     """Learning from a teacher. batches: the rows of the corpus; of one's own text there are as many."""
 
     objective: DistillConfig
+    corpus: Corpus
     data: PreparedData
     batches: Batches
     model: LanguageModel
     precision: Precision
 
-    def task(self, section: CorpusConfig, evaluate: Evaluate) -> Task:
+    def task(self, evaluate: Evaluate) -> Task:
         """The task, evaluated as pretraining is. ConfigError or DataError for a teacher that cannot teach this."""
         direction, on_policy = self.objective.divergence, self.objective.on_policy
         if self.objective.teacher == "truth":
-            corpus = build_corpus(section)
-            assert isinstance(corpus, Drawn), "the config has checked it"
-            get_batch = self._judged_by(corpus.language) if on_policy else self._with_soft_targets(corpus)
+            assert isinstance(self.corpus, Drawn), "the config has checked it"
+            get_batch = self._judged_by(self.corpus.language) if on_policy else self._with_soft_targets(self.corpus)
             return Task(get_batch, partial(from_truth, direction=direction), evaluate)
         directory = find_step_directory(*run_and_checkpoint(self.objective.teacher))
         teach = partial(from_model, teacher=self._teacher(directory), temperature=self.objective.temperature)
@@ -90,7 +89,7 @@ class Distillation:
         return get_batch
 
     def _judged_by(self, language: Language) -> GetBatch:
-        """What the model writes, up to its first fault, with the true distribution at each place."""
+        """Texts by the model itself, up to their first faults, with the true distribution at each place."""
         if not isinstance(language, SymbolLanguage):
             what = "only a language of symbols can follow what a model writes, token by token"
             raise ConfigError("objective.on_policy", what, "set it to false, or name a RUN as objective.teacher")
