@@ -8,7 +8,7 @@ import pytest
 from pellucid.corpora.corpus import Piece
 from pellucid.data.batches import Batches
 from pellucid.data.in_memory import pieces_as_tokens
-from pellucid.data.soft_targets import FOLDER, soft_targets_of
+from pellucid.data.soft_targets import FOLDER, distributions_of, soft_targets_of
 from pellucid.data.truth import UNWRITABLE, next_token_distributions
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 from small_languages import SMALL
@@ -59,7 +59,7 @@ def test_targets_are_computed_once_and_again_if_a_byte_changes(known, monkeypatc
         raise AssertionError("computed again")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pellucid.data.soft_targets.next_token_distributions", fails)
+        patch.setattr("pellucid.data.soft_targets.distributions_of", fails)
         assert np.array_equal(soft_targets_of(folder, language, tokenizer, iter(texts)).p, targets.p)
     expected, file = np.array(targets.p), folder / FOLDER / "p.bin"
     content = bytearray(file.read_bytes())
@@ -67,3 +67,16 @@ def test_targets_are_computed_once_and_again_if_a_byte_changes(known, monkeypatc
     file.unlink()
     file.write_bytes(content)
     assert np.array_equal(soft_targets_of(folder, language, tokenizer, iter(texts)).p, expected)
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("vocab_size", [258, 300])
+def test_where_symbols_are_tokens_the_shorter_way_gives_the_same(name, vocab_size):
+    """With 258 tokens most symbols take two, and there is only the long way."""
+    texts = [SMALL[name].write(random.Random(seed)) for seed in range(3)]
+    tokenizer = train_byte_pairs(texts, vocab_size=vocab_size, special_tokens=[END])
+    for text in texts:
+        found = list(distributions_of(SMALL[name], tokenizer, text))
+        expected = list(next_token_distributions(SMALL[name], tokenizer, text))
+        assert len(found) == len(expected)
+        assert all(a == pytest.approx(b, abs=1e-9) for a, b in zip(found, expected, strict=True))

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.data.batches import IGNORE_INDEX, Batch
+from pellucid.data.soft_targets import distributions_along
 from pellucid.objectives.distillation import SoftBatch, divergence, from_model, from_truth
 from pellucid.objectives.next_token import cross_entropy
-from pellucid.post_training.distillation import as_batch, distributions_along, soft_batch
+from pellucid.post_training.distillation import as_batch, soft_batch
 from pellucid.tokenizer.train import train_byte_pairs
 from small_languages import SMALL, all_documents
 

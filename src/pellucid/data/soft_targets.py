@@ -12,9 +12,12 @@ Shapes: B rows of a batch, T positions, K: as many tokens as are possible at one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from filelock import FileLock
@@ -24,8 +27,10 @@ from pellucid.data.packing import Integers
 from pellucid.data.prepare import CHECKSUMS_FILE, MAX_CHECKSUMS, checksums
 from pellucid.data.token_file import token_type
 from pellucid.data.truth import UNWRITABLE, Distribution, next_token_distributions, normalized
+from pellucid.errors import ConfigError
 from pellucid.files import read_at_most, written_whole
 from pellucid.languages.language import Language
+from pellucid.languages.symbols import END, SymbolLanguage
 from pellucid.tokenizer import Tokenizer
 
 FOLDER = "train.truth"
@@ -81,7 +86,7 @@ def soft_targets_of(directory: Path, language: Language, tokenizer: Tokenizer, t
         if not is_intact(folder):
             with written_whole(folder) as draft:
                 draft.mkdir()
-                write(draft, (next_token_distributions(language, tokenizer, text) for text in texts), tokenizer)
+                write(draft, (distributions_of(language, tokenizer, text) for text in texts), tokenizer)
                 (draft / CHECKSUMS_FILE).write_bytes(checksums(draft, TYPES))
     return SoftTargets.open(folder, tokenizer.vocab_size)
 
@@ -106,3 +111,38 @@ def write(folder: Path, documents: Iterable[Iterable[Distribution]], tokenizer: 
             for file, values in ((ids, found.ids), (p, found.p), (ends, found.ends + n)):
                 file.write(values.tobytes())
             n += len(found.ids)
+
+
+def distributions_of(language: Language, tokenizer: Tokenizer, text: str) -> Iterable[Distribution]:
+    """p(next token) before each token of a document and before its end. Where symbols are tokens, it is faster."""
+    if isinstance(language, SymbolLanguage):
+        with suppress(ConfigError):
+            return list(distributions_along(language, tokenizer, [*tokenizer.encode(text), tokenizer.end_of_text]))
+    return next_token_distributions(language, tokenizer, text)
+
+
+def distributions_along(
+    language: SymbolLanguage[Any], tokenizer: Tokenizer, ids: Sequence[int]
+) -> Iterator[Distribution]:
+    """p(next token) before each of these tokens, up to the first that the language cannot write there.
+
+    ConfigError for a vocabulary in which a symbol takes several tokens.
+    """
+    state = language.begin()
+    for id_ in ids:
+        following = {token_of(tokenizer, symbol): (symbol, p) for symbol, p in language.following(state).items()}
+        yield {token: p for token, (_, p) in following.items()}
+        symbol, _ = following.get(id_, (END, 0))
+        if symbol == END:
+            return
+        state = language.after(state, symbol)
+
+
+@lru_cache(maxsize=1 << 14)  # symbols occur again
+def token_of(tokenizer: Tokenizer, symbol: str) -> int:
+    """The token of a symbol, or of the end."""
+    ids = [tokenizer.end_of_text] if symbol == END else tokenizer.encode(f" {symbol}")
+    if len(ids) != 1:
+        what = f"the symbol {symbol!r} takes {len(ids)} tokens, and on_policy needs one token for each"
+        raise ConfigError("tokenizer", what, "use bpe with a larger vocab_size")
+    return ids[0]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from pellucid.config.model import DecoderConfig, ModelConfig
@@ -17,6 +18,7 @@ from pellucid.corpora.drawn import Drawn
 from pellucid.data.batches import Batch, evaluation_batches
 from pellucid.data.in_memory import pieces_as_tokens
 from pellucid.data.prepared import PreparedData
+from pellucid.data.soft_targets import SoftTargets, distributions_of
 from pellucid.data.token_file import TokenFile
 from pellucid.data.token_truth import TokenTruth
 from pellucid.data.truth import truth_of_texts
@@ -25,6 +27,7 @@ from pellucid.evaluation.loss import evaluation_of, score
 from pellucid.experiments.results import Skills
 from pellucid.model.build import build_model
 from pellucid.model.language_model import LanguageModel
+from pellucid.objectives.distillation import SoftBatch, from_truth
 from pellucid.runs.evaluate_run import answers_of_run
 from pellucid.runtime.precision import Precision
 from pellucid.trained import TrainedModel
@@ -101,6 +104,26 @@ def on_other_texts(run: TrainedRun) -> dict[str, Skills]:
         assert evaluation.skills is not None
         skills[text.name] = evaluation.skills.to_json()
     return skills
+
+
+def divergence_from_truth(run: TrainedRun, n: int) -> float:
+    """KL(p || q) of the next token in n new documents of the run's language, in nats per token.
+
+    Its mean over documents is the excess, but it is exact at each place: what was drawn there adds no noise.
+    """
+    corpus, tokenizer, model = run.trained.corpus(), run.trained.tokenizer, run.trained.model
+    assert isinstance(corpus, Drawn)
+    texts = corpus.fresh(n, seed=0)
+    known = (p for text in texts for p in distributions_of(corpus.language, tokenizer, text))
+    targets = SoftTargets.of(known, tokenizer.vocab_size)
+    tokens = pieces_as_tokens("new documents", [Piece(text, ends_document=True) for text in texts], tokenizer)
+    batches = evaluation_batches(tokens, model.context_length, 32, from_document_starts=True)
+    total = 0.0
+    with torch.inference_mode():
+        for batch, places_BT in batches:
+            soft = SoftBatch(*batch, *map(torch.from_numpy, targets.at(places_BT))).to(run.precision.device)
+            total += float(from_truth(run.precision.computing(model), soft).sum)
+    return total / tokens.n_targets
 
 
 def with_context_length(trained: TrainedModel, length: int) -> LanguageModel:

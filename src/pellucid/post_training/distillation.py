@@ -11,7 +11,7 @@ Shapes: B rows, T positions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -30,13 +30,12 @@ from pellucid.corpora.corpus import Corpus
 from pellucid.corpora.drawn import Drawn
 from pellucid.data.batches import IGNORE_INDEX, Batch, Batches, batch_of
 from pellucid.data.prepared import PreparedData
-from pellucid.data.soft_targets import SoftTargets, soft_targets_of
-from pellucid.data.truth import Distribution
+from pellucid.data.soft_targets import SoftTargets, distributions_along, soft_targets_of
 from pellucid.errors import ConfigError, DataError
 from pellucid.files import sha256
 from pellucid.generation.engine import write_answers
 from pellucid.languages.language import Language
-from pellucid.languages.symbols import END, SymbolLanguage
+from pellucid.languages.symbols import SymbolLanguage
 from pellucid.model.language_model import LanguageModel
 from pellucid.objectives.distillation import SoftBatch, from_model, from_truth
 from pellucid.objectives.objective import Forward
@@ -137,32 +136,6 @@ def soft_batch(language: SymbolLanguage[Any], tokenizer: Tokenizer, written: Seq
     places_BT = np.where(is_target_BT, is_target_BT.cumsum().reshape(is_target_BT.shape) - 1, -1)
     targets = SoftTargets.of(chain.from_iterable(known), tokenizer.vocab_size)
     return SoftBatch(*batch, *map(torch.from_numpy, targets.at(places_BT)))
-
-
-def distributions_along(
-    language: SymbolLanguage[Any], tokenizer: Tokenizer, ids: Sequence[int]
-) -> Iterator[Distribution]:
-    """p(next token) before each of these tokens, up to the first that the language cannot write there.
-
-    ConfigError for a vocabulary in which a symbol takes several tokens.
-    """
-    state = language.begin()
-    for id_ in ids:
-        following = {tokens_of(tokenizer, symbol): (symbol, p) for symbol, p in language.following(state).items()}
-        yield {token: p for token, (_, p) in following.items()}
-        symbol, _ = following.get(id_, (END, 0))
-        if symbol == END:
-            return
-        state = language.after(state, symbol)
-
-
-def tokens_of(tokenizer: Tokenizer, symbol: str) -> int:
-    """The token of a symbol, or of the end."""
-    ids = [tokenizer.end_of_text] if symbol == END else tokenizer.encode(f" {symbol}")
-    if len(ids) != 1:
-        what = f"the symbol {symbol!r} takes {len(ids)} tokens, and on_policy needs one token for each"
-        raise ConfigError("tokenizer", what, "use bpe with a larger vocab_size")
-    return ids[0]
 
 
 def as_batch(documents: Sequence[Sequence[int]], end_of_text: int) -> Batch:
