@@ -143,17 +143,18 @@ def test_an_answer_is_decided_by_the_value_beside_its_key_or_the_arrows_on_the_w
 
 
 def test_after_steps_an_answer_is_decided_by_one_arrow_or_by_a_carry_that_was_written():
-    arrows = "a > b b > c c > a :".split()
-    assert [Hops(3, 3, 1, "way").sources([*arrows, *"a 3 b c a".split()], place) for place in (12, 13, 14)] == [
+    arrows = ["a", ">", "b", "b", ">", "c", "c", ">", "a", ":"]
+    assert [Hops(3, 3, 1, "way").sources([*arrows, *["a", "3", "b", "c", "a"]], place) for place in (12, 13, 14)] == [
         [2],
         [5],
         [8],
     ]
-    shuffled = [*arrows, *"a 3 c a a".split()]
+    shuffled = [*arrows, *["a", "3", "c", "a", "a"]]
     assert [Hops(3, 3, 1, "shuffled").sources(shuffled, place) for place in (12, 13, 14)] == [(), [8], [2, 5, 8]]
-    dots = [*arrows, *"a 3 . . a".split()]
+    dots = [*arrows, *["a", "3", ".", ".", "a"]]
     assert [Hops(3, 3, 1, "filler").sources(dots, place) for place in (12, 13, 14)] == [(), (), [2, 5, 8]]
-    carries = "3 7 + 5 8 : 1 0 = 0 9 5".split()  # 7 + 8 gives the first carry, 3 + 5 + 1 the second
+    # 7 + 8 gives the first carry, 3 + 5 + 1 the second.
+    carries = ["3", "7", "+", "5", "8", ":", "1", "0", "=", "0", "9", "5"]
     way = Sums(2, "forwards", None, "way")
     assert [way.sources(carries, place) for place in (6, 7, 8, 9, 10, 11)] == [
         [1, 4],
