@@ -15,7 +15,7 @@ import torch
 from pellucid.config.data import CONVERSATIONS
 from pellucid.config.load import run_config_to_yaml
 from pellucid.config.model import BigramConfig
-from pellucid.config.post_training import DistillConfig, NextTokenConfig, SFTConfig
+from pellucid.config.post_training import DistillConfig, MaskedConfig, NextTokenConfig, SFTConfig
 from pellucid.config.run import RunConfig
 from pellucid.config.training import DrawingConfig
 from pellucid.corpora.build import build_corpus
@@ -87,6 +87,10 @@ def evaluate(
 
     Documents are scored from their own start where rows are packed so, and where a floor is known. Else it has a scale.
     """
+    if config.objective.type == "masked":
+        from pellucid.evaluation.masked import evaluate_masked
+
+        return evaluate_masked(data, model, precision, config.corpus, max_tokens, world)
     evaluate_on = partial(
         evaluate_tokens,
         model,
@@ -117,6 +121,11 @@ def build_task(
                 choose_objective(config.model, model, compiles, **objective.model_dump(exclude={"type"})),
                 lambda model, max_tokens: evaluate(config, data, model, precision, max_tokens, world),
             )
+        case MaskedConfig(share=share):
+            from pellucid.objectives.masked import masked_task
+
+            batches, loss = build_batches(config, data), choose_objective(config.model, model)
+            return masked_task(batches, loss, share, data, lambda m, n: evaluate(config, data, m, precision, n, world))
         case DistillConfig() as objective:
             from pellucid.post_training.distillation import Distillation
 
@@ -141,13 +150,12 @@ def build_trainer(
     config: RunConfig, data: PreparedData, world: World = ALONE, base: Base | None = None
 ) -> tuple[Trainer, Task]:
     """The trainer (model, optimizers, schedule) at step 0, and its task."""
-    train = config.train
-    precision = resolve_precision(train.device, train.precision)
+    train, precision = config.train, resolve_precision(config.train.device, config.train.precision)
     model = build_first_model(config, data, base).to(precision.device)
     task = build_task(config, data, model, precision, world)
     end_of_text = None if config.data.documents_see_each_other else data.tokenizer.end_of_text
     forward, is_sharded = forward_in_training(model, train, precision, world, end_of_text)
-    trainer = Trainer(
+    return Trainer(
         model,
         forward,
         build_optimizers(config.optimizer, model, precision, world),
@@ -161,8 +169,7 @@ def build_trainer(
         seed=config.seed,
         world=world,
         is_sharded=is_sharded,
-    )
-    return trainer, task
+    ), task
 
 
 def build_session(

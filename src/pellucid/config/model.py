@@ -175,6 +175,8 @@ class DecoderConfig(Section):
         "GPUs; linear: without a softmax, so that a state of constant size stands for the past",
     )
 
+    attention_mask: Literal["causal", "none"] = Field("causal", description="none: also what comes after is seen")
+
     def has_bias(self, place: BiasPlace) -> bool:
         return self.bias if isinstance(self.bias, bool) else place in self.bias
 

@@ -27,6 +27,13 @@ class SFTConfig(Section):
     type: Literal["sft"]
 
 
+class MaskedConfig(Section):
+    """Predict hidden tokens from both sides (BERT, Devlin et al. 2019). It needs `model.attention_mask: none`."""
+
+    type: Literal["masked"]
+    share: Fraction = Field(0.15, description="of the tokens that are hidden in training; in evaluation it is one")
+
+
 class DistillConfig(Section):
     """Distillation: learn the whole distribution of the next token from a teacher (Hinton et al. 2015)."""
 
@@ -155,7 +162,7 @@ class PPOConfig(PolicySection):
 
 
 ObjectiveConfig = Annotated[
-    NextTokenConfig | SFTConfig | DistillConfig | RewardModelConfig | DPOConfig | GRPOConfig | PPOConfig,
+    NextTokenConfig | SFTConfig | MaskedConfig | DistillConfig | RewardModelConfig | DPOConfig | GRPOConfig | PPOConfig,
     Field(discriminator="type"),
 ]
 

@@ -43,6 +43,7 @@ from pellucid.files import RUNS_ROOT
 NEEDS_REFERENCE = ("dpo", "grpo", "ppo")
 NEEDS_DECODER = ("reward_model", "dpo", "grpo", "ppo")
 LEARNS_FROM_PAIRS = ("reward_model", "dpo")
+LEARNS_ALL_TOKENS = ("next_token", "masked", "distill")
 CORPORA_OF_OBJECTIVE = {
     "sft": ("instructions", "conversations"),
     "reward_model": ("instructions", "preferences"),
@@ -103,7 +104,7 @@ class RunConfig(Section, json_schema_extra=for_editors):
     @property
     def reads_text(self) -> bool:
         """Whether the run learns to predict text like that of its corpus, instead of judgements of answers."""
-        return self.trains_as_it_validates or self.objective.type == "distill"
+        return self.trains_as_it_validates or self.objective.type in ("distill", "masked")
 
     @property
     def trains_as_it_validates(self) -> bool:
@@ -142,7 +143,12 @@ class RunConfig(Section, json_schema_extra=for_editors):
         return self.rows_per_micro_batch * self.train.gradient_accumulation_steps * self.model.context_length
 
     def _rules(self) -> Iterable[Rule]:
-        return [*rules_of_model(self), *rules_of_corpus(self), *rules_of_base(self), *rules_of_loss(self)]
+        rules = [*rules_of_model(self), *rules_of_corpus(self), *rules_of_base(self), *rules_of_loss(self)]
+        if self.objective.type == "masked" or getattr(self.model, "attention_mask", "causal") == "none":
+            from pellucid.config.gaps import rules_of_gaps
+
+            rules += rules_of_gaps(self)
+        return rules
 
 
 def rules_of_model(run: RunConfig) -> list[Rule]:
@@ -190,13 +196,13 @@ def rules_of_corpus(run: RunConfig) -> list[Rule]:
             f"use objective {' or '.join(LEARNS_FROM_PAIRS)}",
         ),
         (
-            corpus in CONVERSATIONS and objective in ("next_token", "distill"),
+            corpus in CONVERSATIONS and objective in LEARNS_ALL_TOKENS,
             "corpus.type objective.type",
             f"{corpus} are conversations, of which the answers alone are learned",
             "add `objective: {type: sft}`",
         ),
         (
-            corpus not in (*CONVERSATIONS, "none") and objective not in ("next_token", "distill"),
+            corpus not in (*CONVERSATIONS, "none") and objective not in LEARNS_ALL_TOKENS,
             "corpus.type objective.type",
             f"{corpus} holds no conversations for objective {objective} to learn from",
             f"use {' or '.join(CORPORA_OF_OBJECTIVE.get(objective, ()))}",
@@ -232,7 +238,7 @@ def rules_of_corpus(run: RunConfig) -> list[Rule]:
             "set it to true, or use a decoder with another attention",
         ),
         (
-            not run.data.documents_see_each_other and not run.trains_as_it_validates,
+            not run.data.documents_see_each_other and not (run.trains_as_it_validates or objective == "masked"),
             "data.documents_see_each_other objective.type",
             f"{objective} does not keep the documents of a row apart",
             "leave it out",

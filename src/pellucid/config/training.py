@@ -99,8 +99,8 @@ class TrainConfig(Section):
         Recomputed, BeforeValidator(named_if_bool, json_schema_input_type=bool | Recomputed)
     ] = Field(
         "none",
-        description="computed twice instead of stored; attention: its scores and weights, which a fused kernel never "
-        "stores; cheap: all but products with weights; block: nearly all, a third more time; true is block, false none",
+        description="computed twice, not stored: attention's scores and weights; what is cheap, all but products with "
+        "weights; or nearly all of a block, for a third more time; true is block, false none",
     )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
         "auto", description="auto: bf16 where products in it are faster, else fp32; fp16 needs CUDA"

@@ -142,6 +142,7 @@ def _lacks(architecture: Architecture, config: DecoderConfig, biases: set[BiasPl
         "logit_soft_cap": config.logit_soft_cap is None or "logit_soft_cap" in architecture.soft_caps,
         "attention_soft_cap": config.attention_soft_cap is None or "attention_soft_cap" in architecture.soft_caps,
         "attention": config.attends_by_softmax and (config.window is None or architecture.window is not None),
+        "attention_mask": config.attention_mask == "causal",
         "attention.window": config.window != 1,  # with a cache, transformers' classes see one token more
         "attention.full_layers": architecture.mixes_windows or not getattr(config.attention, "full_layers", ()),
         "feed_forward": (experts is not None) == architecture.experts and not (experts and experts.shared_experts),

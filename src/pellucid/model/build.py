@@ -182,6 +182,10 @@ def build_attention(config: DecoderConfig, positions: Positions, layer: int) -> 
         "dropout": config.dropout,
     }
     match config.attention:
+        case "explicit" | "fused" if config.attention_mask == "none":
+            from pellucid.model.both_sides import BothSides
+
+            return BothSides(is_fused=config.attention == "fused", **parts)
         case "explicit" if config.attention_soft_cap is None:
             return MultiHeadAttention(**parts)
         case "fused":

@@ -118,6 +118,8 @@ class Distillation:
     def _teacher(self, directory: Path) -> Forward:
         """The frozen model of a checkpoint. ConfigError if it reads other tokens, or less text."""
         name, trained = self.objective.teacher, load_trained_model(directory)
+        if trained.config.objective.type == "masked":
+            raise ConfigError("objective.teacher", f"{name} fills gaps, and goes on with no text", "name another run")
         if trained.tokenizer.to_json() != self.data.tokenizer.to_json():
             fix = "train both on the same corpus, or let both name the same vocabulary file"
             raise ConfigError("objective.teacher", f"{name} has another vocabulary", fix)

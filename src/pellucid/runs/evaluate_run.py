@@ -137,6 +137,9 @@ def evaluate_on(trained: TrainedModel, precision: Precision, other: Path, data_r
 
 def evaluate_text(trained: TrainedModel, precision: Precision, file: Path) -> Evaluation:
     """Scores a trained model on a text file, as one document. No floor: nobody knows the truth about any text."""
+    if trained.config.objective.type == "masked":
+        what = f"{trained.config.name} fills gaps, and is scored on the documents of its corpus alone"
+        raise ConfigError(TEXT_FILE, what, "leave it out, or take a run of objective next_token")
     return evaluate_tokens(
         trained.model,
         text_as_tokens(file, trained.tokenizer),

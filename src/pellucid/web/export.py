@@ -172,6 +172,8 @@ def unsupported_part(opened: Opened) -> str | None:
         return own
     if not config.attends_by_softmax:
         return f"{getattr(config.attention, 'type', config.attention)} attention"
+    if config.attention_mask == "none":
+        return "attention to both sides"
     if config.experts:
         return "a mixture of experts"
     if not opened.tokenizer.has_words:

@@ -1,0 +1,44 @@
+"""Rules for models that see both sides, and fill gaps instead of going on with a text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pellucid.config.base import Rule
+
+if TYPE_CHECKING:
+    from pellucid.config.run import RunConfig
+
+MASK = "<|mask|>"  # the control token that hides another
+
+
+def rules_of_gaps(run: RunConfig) -> list[Rule]:
+    """Whether objective, mask, vocabulary and rows belong together: a table of rules, as in `run.py`."""
+    model, fills_gaps = run.model, run.objective.type == "masked"
+    attention = getattr(model, "attention", model.type)
+    return [
+        (
+            attention not in ("explicit", "fused") or getattr(model, "attention_soft_cap", None),
+            "model.attention_mask model.attention model.attention_soft_cap",
+            "only explicit and fused attention, uncapped, can see both sides",
+            "leave it out, or set attention: explicit",
+        ),
+        (
+            fills_gaps != (getattr(model, "attention_mask", "causal") == "none"),
+            "objective.type model.attention_mask",
+            f"{run.objective.type} needs a model that sees {'both sides' if fills_gaps else 'no later token'}",
+            "objective masked goes with model.attention_mask none, and all others with causal",
+        ),
+        (
+            fills_gaps and MASK not in getattr(run.tokenizer, "special_tokens", (MASK,)),
+            "tokenizer.special_tokens objective.type",
+            f"there is no token {MASK} to hide others",
+            f'set special_tokens to ["<|endoftext|>", "{MASK}"]',
+        ),
+        (
+            fills_gaps and run.data.documents_see_each_other,
+            "data.documents_see_each_other objective.type",
+            "a document is filled in from its own two sides, and others stand in its row",
+            "set it to false, and data.packing to documents",
+        ),
+    ]
