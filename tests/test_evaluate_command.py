@@ -88,7 +88,11 @@ def test_what_was_forgotten_shows_on_the_text_of_the_run_before(runs, pellucid):
     ("arguments", "complaint"),
     [
         (["base", "--answers", "3"], "error: --answers: only of a model that follows instructions"),
-        (["sft", "--answers", "3", "--on", "base.yaml"], "error: command line: --text, --on and --answers exclude"),
+        (
+            ["sft", "--answers", "3", "--on", "base.yaml"],
+            "error: command line: --text, --on and --answers (with --samples)",
+        ),
+        (["sft", "--samples", "3"], "error: --samples: only questions of hops and sums have one right answer"),
         (["sft", "--on", "absent.yaml"], "error: absent.yaml: no such file"),
         (["sft", "--on", "other.yaml"], "error: --on: other.yaml: its text was made into tokens of another vocabulary"),
     ],

@@ -60,6 +60,9 @@ def test_a_shipped_language_trains_and_knows_its_floor(config, folder, monkeypat
     run = Path("checkpoints", config.stem)
     evaluation = load(run).evaluate()
     assert 0 < evaluation.floor_nats_per_token < evaluation.loss_nats_per_token
+    if config.stem in ("hops", "sums"):
+        answers = load(run).evaluate(answers=3, samples=2).answers
+        assert [len(each.answers) for each in answers.answered] == [2, 2, 2]
     if config.stem == "hidden":
         monkeypatch.setattr(beliefs, "N_DOCUMENTS", 4)
         [measured] = beliefs.measure(run, pictures=folder)

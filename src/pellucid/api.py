@@ -297,22 +297,26 @@ class Run:
         *,
         on: str | Path | None = None,
         answers: int | None = None,
+        samples: int | None = None,
         data_dir: str | Path = "data",
     ) -> Validation:
         """Loss and more on the whole validation text, or on a text file; for reward models and preferences, accuracy.
 
         on: a run or config whose validation text is used instead. answers: the number of held-out instructions to
-        answer and judge, for a run that learned instructions (default: 200). `data_dir` holds the prepared corpus.
+        answer and judge, for a run that learned instructions (default: 200), or of questions of hops and sums, each of
+        them `samples` times (default: 200 and 8, if one of both is given). `data_dir` holds the prepared corpus.
         CheckpointError if it is gone and the corpus has changed.
         """
-        if sum(option is not None for option in (text_file, on, answers)) > 1:
-            raise ConfigError("evaluate", "text_file, on and answers exclude each other", "give one of them")
+        if sum(option is not None for option in (text_file, on, samples if answers is None else answers)) > 1:
+            raise ConfigError(
+                "evaluate", "text_file, on and answers (with samples) exclude each other", "give one of them"
+            )
         if text_file is not None:
             return evaluate_text(self.trained, self.precision, Path(text_file))
         if on is not None:
             return evaluate_on(self.trained, self.precision, Path(on), Path(data_dir))
         where = str(self.directory)
-        return evaluate_run(self.trained, self.precision, Path(data_dir), self.directory, where, answers)
+        return evaluate_run(self.trained, self.precision, Path(data_dir), self.directory, where, answers, samples)
 
     @checked
     def export(

@@ -19,14 +19,19 @@ def evaluate(
     text: Annotated[Path | None, Option(metavar="FILE", help="Evaluate on this text file instead.")] = None,
     on: Annotated[Path | None, Option(metavar="RUN|CONFIG", help="Evaluate on the validation text of this.")] = None,
     answers: Annotated[
-        int | None, Option(metavar="N", min=0, help="For fine-tuned runs: instructions to answer. [default: 200]")
+        int | None, Option(metavar="N", min=0, help="Instructions, or questions of hops and sums. [default: 200]")
+    ] = None,
+    samples: Annotated[
+        int | None, Option(metavar="N", min=1, help="For hops and sums: answers to each question. [default: 8]")
     ] = None,
     checkpoint: Which = "best",
     as_json: Json = False,
 ) -> None:
     """Evaluate a trained model on its validation text. Loss, perplexity, bits per byte; floor and excess if known."""
-    if sum(option is not None for option in (text, on, answers)) > 1:
-        raise ConfigError("command line", "--text, --on and --answers exclude each other", "give one of them")
+    if sum(option is not None for option in (text, on, samples if answers is None else answers)) > 1:
+        raise ConfigError(
+            "command line", "--text, --on and --answers (with --samples) exclude each other", "give one of them"
+        )
     with heavy_imports():
         from pellucid.checkpoint.run_directory import find_step_directory
         from pellucid.runs.evaluate_run import evaluate_on, evaluate_run, evaluate_text
@@ -43,7 +48,7 @@ def evaluate(
             if not any(DATA_ROOT.glob(f"*-{trained.data_fingerprint}")):
                 note("preparing the text that this run was trained on, once; the demo's takes about a minute")
             evaluation = evaluate_run(
-                trained, precision, DATA_ROOT, find_step_directory(run, checkpoint), str(run), answers
+                trained, precision, DATA_ROOT, find_step_directory(run, checkpoint), str(run), answers, samples
             )
     print_result({"step": trained.step, **evaluation.to_json()} if as_json else evaluation.table())
 

@@ -31,6 +31,7 @@ from pellucid.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from pellucid.data.scale import Scale
     from pellucid.evaluation.answers import AnswerTable  # which loads the language of instructions
+    from pellucid.evaluation.choosing import Choices
 
 NOT_MINE = torch.zeros(2, 1, dtype=torch.float64)  # in the place of a token that another rank scores
 
@@ -43,7 +44,7 @@ class Evaluation:
     n_bytes: UTF-8 bytes; of ids, which are no text, 0.    floor_nats: the text's own −log p under the truth, if known.
     frequency_nats: what a reader spends who knows how often each token occurs in the text, and no context.
     impossible: the share of the model's probability on impossible texts, if known (`proof.impossible_mass`).
-    skills: the same by skill, if known.                   answers: how instructions are answered, if that was asked.
+    skills: the same by skill, if known.                   answers: to instructions or questions, if that was asked.
     reasons: what was found wrong with a score that is impossible.   scale: what others reach, if no floor is known.
     """
 
@@ -54,7 +55,7 @@ class Evaluation:
     frequency_nats: float = math.nan
     impossible: Estimate | None = None
     skills: SkillTable | None = None
-    answers: AnswerTable | None = None
+    answers: AnswerTable | Choices | None = None
     reasons: tuple[str, ...] = ()
     scale: Scale | None = None
 

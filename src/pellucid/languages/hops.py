@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from pellucid.languages.language import SPELLING
-from pellucid.languages.symbols import END, NAMES, SymbolLanguage, uniform
+from pellucid.languages.symbols import END, NAMES, Question, SymbolLanguage, uniform
 from pellucid.languages.thoughts import COLON, DOT, STEPS, THINK, Thoughts, skills_of_thoughts
 
 ARROW = ">"
@@ -97,6 +97,15 @@ class Hops(SymbolLanguage[tuple[str, ...]]):
         else:
             return ()
         return [3 * ends.index(name) + 2 for name in names]
+
+    def questions(self, symbols: Sequence[str]) -> list[Question]:
+        found, begin = list[Question](), 3 * len(self.names) + 3
+        for _ in range(self.queries):
+            answer = begin + self._n_steps(tuple(symbols[begin - 3 : begin]))
+            kind = self.skill(tuple(symbols[:answer]), symbols[answer])
+            found.append(Question(begin, answer, answer + 1, kind))
+            begin = answer + 4
+        return found
 
     def _place(self, state: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
         """The kind of symbol that comes next, and the symbols so far of its question."""

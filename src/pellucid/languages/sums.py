@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pellucid.languages.language import SPELLING
-from pellucid.languages.symbols import END, SymbolLanguage, entropy, uniform
+from pellucid.languages.symbols import END, Question, SymbolLanguage, entropy, uniform
 from pellucid.languages.thoughts import COLON, DOT, STEPS, Thoughts, skills_of_thoughts
 
 Order = Literal["forwards", "backwards"]
@@ -132,6 +132,13 @@ class Sums(SymbolLanguage[tuple[str, ...]]):
             if says or (each < power and int(symbols[first]) + int(symbols[first + n + 1]) != 9):
                 break
         return deciding
+
+    def questions(self, symbols: Sequence[str]) -> list[Question]:
+        """The sum, of which nothing is right unless all of it is; its kind says whether there is a carry."""
+        begin = 2 * self.digits + 2
+        answer = begin - self._place_in_sum(tuple(symbols[:begin]))
+        kinds = [self.skill(tuple(symbols[:place]), symbols[place]) for place in range(answer, len(symbols))]
+        return [Question(begin, answer, len(symbols), min(kinds))]  # carries come before digits
 
     def _n_steps(self, symbols: tuple[str, ...]) -> int:
         """The number of symbols between a colon and =."""

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from string import ascii_letters
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from pellucid.errors import DataError
 from pellucid.languages.language import SPELLING, Decided, Language, NextWord, WordLength
@@ -24,6 +24,15 @@ Value = TypeVar("Value")
 END = ""  # in place of a symbol: the document is over
 NAMES = ascii_letters  # symbols that stand for states, keys, things, ...
 MOST_STATES = 20_000  # at one place of a text, where its entropy is computed
+
+
+class Question(NamedTuple):
+    """A question of a document: the places at which its thought begins, and its answer, and ends; and its kind."""
+
+    begin: int
+    answer: int
+    end: int
+    kind: str
 
 
 class SymbolLanguage(Language, Generic[State]):
@@ -68,6 +77,10 @@ class SymbolLanguage(Language, Generic[State]):
 
     def sources(self, symbols: Sequence[str], place: int) -> Sequence[int]:
         """The places of the few earlier symbols that decide this one; () where chance does, or all that was written."""
+        return ()
+
+    def questions(self, symbols: Sequence[str]) -> Sequence[Question]:
+        """The questions of a document that have one right answer; their kinds are names of skills."""
         return ()
 
     def write(self, rng: random.Random) -> str:

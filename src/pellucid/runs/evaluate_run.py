@@ -29,10 +29,13 @@ from pellucid.trained import TrainedModel, config_of, load_trained_model
 
 if TYPE_CHECKING:
     from pellucid.evaluation.answers import AnswerTable
+    from pellucid.evaluation.choosing import Choices
 
 _log = logging.getLogger(__name__)
 
 N_ANSWERS = 200
+N_SAMPLES = 8
+ASK = "hops", "sums"  # corpora
 
 
 def evaluate_run(
@@ -42,6 +45,7 @@ def evaluate_run(
     directory: Path,
     where: str,
     n_answers: int | None = None,
+    n_samples: int | None = None,
 ) -> Validation:
     """Results on the validation data: the loss of its text, and its answers (see `evaluate_on_own_text`).
 
@@ -50,8 +54,8 @@ def evaluate_run(
     """
     config = trained.config
     knows_pairs = config.objective.type == "reward_model" or config.corpus.type == "preferences"
-    if config.objective.type not in LEARNS_FROM_PAIRS or not knows_pairs or n_answers:
-        return evaluate_on_own_text(trained, precision, data_root, where, n_answers)
+    if config.objective.type not in LEARNS_FROM_PAIRS or not knows_pairs or n_answers or n_samples:
+        return evaluate_on_own_text(trained, precision, data_root, where, n_answers, n_samples)
     data, first = data_of_trained(trained, data_root, where), trained.model
     if base := base_of(config, (read_checkpoint(directory), directory)):
         first = build_first_model(config, data, base).to(precision.device)
@@ -59,23 +63,30 @@ def evaluate_run(
 
 
 def evaluate_on_own_text(
-    trained: TrainedModel, precision: Precision, data_root: Path, where: str, n_answers: int | None = None
+    trained: TrainedModel,
+    precision: Precision,
+    data_root: Path,
+    where: str,
+    n_answers: int | None = None,
+    n_samples: int | None = None,
 ) -> Evaluation:
     """Scores a trained model on the validation tokens of its training, made again in `data_root` if they are gone.
 
-    n_answers: so many held-out instructions it also answers (default: 200, where its corpus is instructions).
+    n_answers: so many held-out instructions it also answers (default: 200, where its corpus is instructions), or so
+    many questions of hops and sums, n_samples times each (default: 200 and 8, if one of both is given).
     CheckpointError, at `where`, if the tokens are gone and the corpus has changed since; DataError: it has no corpus.
     """
     is_asked = trained.config.corpus.type == "instructions" and trained.config.objective.type != "reward_model"
-    if n_answers and not is_asked:
-        what = "only of a model that follows instructions about fables is it known if it obeys"
-        raise ConfigError(
-            Option("--answers", "answers"), what, "leave it out, or take a run of corpus.type instructions"
-        )
+    if (n_answers or n_samples) and not (trained.config.corpus.type in ASK or (is_asked and not n_samples)):
+        raise _nothing_to_judge(n_samples)
     data = data_of_trained(trained, data_root, where)
     evaluation = _with_reasons(evaluate(trained.config, data, trained.model, precision), trained, data, precision)
-    n_answers = N_ANSWERS if n_answers is None and is_asked else n_answers
-    return replace(evaluation, answers=answers_of_run(trained, precision, n_answers)) if n_answers else evaluation
+    n_answers = N_ANSWERS if n_answers is None and (is_asked or n_samples) else n_answers
+    if not n_answers:
+        return evaluation
+    if trained.config.corpus.type in ASK:
+        return replace(evaluation, answers=choices_of_run(trained, precision, n_answers, n_samples or N_SAMPLES))
+    return replace(evaluation, answers=answers_of_run(trained, precision, n_answers))
 
 
 def data_of_trained(trained: TrainedModel, data_root: Path, where: str) -> PreparedData:
@@ -107,6 +118,19 @@ def answers_of_run(trained: TrainedModel, precision: Precision, n: int) -> Answe
                 reference = base.model.to(precision.device)
     answers = judge_answers(trained.model, trained.tokenizer, corpus, precision, n=n, reference=reference)
     return answer_table(answers, trained.config.start_from)
+
+
+def choices_of_run(trained: TrainedModel, precision: Precision, n: int, n_samples: int) -> Choices:
+    """How a run answers a question of each of n held-out documents, and what it is worth to ask several times."""
+    from pellucid.corpora.drawn import Drawn
+    from pellucid.evaluation.choosing import Choices, answer_questions
+    from pellucid.languages.symbols import SymbolLanguage
+
+    corpus = trained.corpus()
+    assert isinstance(corpus, Drawn)
+    assert isinstance(corpus.language, SymbolLanguage)
+    asked = corpus.language, corpus.documents("validation"), precision
+    return Choices(answer_questions(trained.model, trained.tokenizer, *asked, n=n, n_samples=n_samples))
 
 
 def evaluate_on(trained: TrainedModel, precision: Precision, other: Path, data_root: Path) -> Evaluation:
@@ -182,6 +206,15 @@ def _with_reasons(
         if evaluation.chance is not None and evaluation.chance < IMPOSSIBLE
         else evaluation
     )
+
+
+def _nothing_to_judge(n_samples: int | None) -> ConfigError:
+    if n_samples:
+        what = "only questions of hops and sums have one right answer, for which to ask several times"
+        return ConfigError(Option("--samples", "samples"), what, "leave it out")
+    what = "only of a model that follows instructions about fables, or is asked questions, is it known what is right"
+    fix = "leave it out, or take a run of corpus.type instructions, hops or sums"
+    return ConfigError(Option("--answers", "answers"), what, fix)
 
 
 def _tokens_are_gone(where: str, data_root: Path) -> CheckpointError:
