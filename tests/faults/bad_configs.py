@@ -143,19 +143,32 @@ def made_to_fit(data: Data, choice: int, part: int) -> Data:
     """The same with an objective for its model, and a corpus for its objective. Each starts from a run: adapters do."""
     objectives, corpora = (variants(SCHEMA["properties"][key]) for key in ("objective", "corpus"))
     kind = list(objectives)[part % len(objectives)]
-    if kind in NEEDS_DECODER and data["model"]["type"] != "decoder":
+    if kind in (*NEEDS_DECODER, "masked") and data["model"]["type"] != "decoder":
         kind = "sft"
-    fitting = [name for name in corpora if kind in OBJECTIVES.get(name, ("next_token", "distill"))]
+    fitting = [name for name in corpora if kind in OBJECTIVES.get(name, ("next_token", "masked", "distill"))]
     corpus = fitting[choice % len(fitting)]
     files = {"files": ["chats.jsonl"]} if corpus == "conversations" else {}
     model = data["model"]
-    if kind in (*NEEDS_DECODER, "distill") and model.get("feed_forward", {}).get("type") == "moe":
+    if kind in (*NEEDS_DECODER, "masked", "distill") and model.get("feed_forward", {}).get("type") == "moe":
         model = {**model, "feed_forward": {**model["feed_forward"], "load_balance_weight": 0.0}}
     sections_that_fit = {
         "model": model,
         "objective": base(objectives[kind], part // 2),
         "corpus": {**base(corpora[corpus], choice), **files},
     }
+    if kind == "masked":
+        sections_that_fit["model"] = {
+            **model,
+            "attention": "explicit",
+            "attention_soft_cap": None,
+            "attention_mask": "none",
+        }
+        sections_that_fit["data"] = {"packing": "documents", "documents_see_each_other": False}
+        special_tokens = {"special_tokens": ["<|endoftext|>", "<|mask|>"]}
+        sections_that_fit["tokenizer"] = {
+            **base(variants(SCHEMA["properties"]["tokenizer"])["bpe"], 0),
+            **special_tokens,
+        }
     return with_a_tokenizer_for({**data, **sections_that_fit, "start_from": "checkpoints/base"})
 
 

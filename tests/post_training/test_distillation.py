@@ -71,6 +71,13 @@ def test_a_pupil_that_is_its_teacher_has_nothing_to_learn(place, changes):
     assert row["gradient_norm"] < 1e-3
 
 
+def test_a_model_without_a_longest_text_writes_no_more_than_the_context(place):
+    trainer = trainer_of(place, "model={type: lstm, context_length: 13, d_model: 8}", ON_POLICY)
+    batch = trainer.get_batch(0, slice(None))
+    assert batch.inputs_BT.size(1) <= 13
+    assert 4 <= batch.n_losses <= 4 * 13
+
+
 def test_the_truth_teaches_an_adapter_of_a_run(place):
     changes = (f"start_from={place / 'teacher'}", "adapter={type: lora, rank: 2}", ON_POLICY, "train.steps=12")
     first, *_, last = [row["val_loss"] for row in train(place, "adapted", *changes) if "val_loss" in row]

@@ -75,6 +75,8 @@ def assert_same_run(a: Path, b: Path, step: int):
         "optimizer={type: adamw, lr: 1e-2}",
         "optimizer={type: muon}",
         "optimizer={type: sgd, momentum: 0.5}",
+        f"{HIDDEN} & objective={{type: masked}} & model.attention_mask=none & data.documents_see_each_other=false"
+        ' & tokenizer.special_tokens=["<|endoftext|>", "<|mask|>"]',
         f"{HIDDEN} & objective={{type: distill, teacher: truth}} & data.packing=contiguous",
         f"{HIDDEN} & objective={{type: distill, teacher: truth, on_policy: true, divergence: reverse}}",
     ],

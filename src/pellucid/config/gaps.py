@@ -26,8 +26,8 @@ def rules_of_gaps(run: RunConfig) -> list[Rule]:
         (
             fills_gaps != (getattr(model, "attention_mask", "causal") == "none"),
             "objective.type model.attention_mask",
-            f"{run.objective.type} needs a model that sees {'both sides' if fills_gaps else 'no later token'}",
-            "objective masked goes with model.attention_mask none, and all others with causal",
+            f"{run.objective.type} needs one that sees {'both sides' if fills_gaps else 'no later token'}",
+            "attention_mask none goes with masked alone",
         ),
         (
             fills_gaps and MASK not in getattr(run.tokenizer, "special_tokens", (MASK,)),

@@ -38,11 +38,7 @@ class DistillConfig(Section):
     """Distillation: learn the whole distribution of the next token from a teacher (Hinton et al. 2015)."""
 
     type: Literal["distill"]
-    teacher: str = Field(
-        min_length=1,
-        description="truth: the exact distribution, where the language is known; else RUN, RUN@best, RUN@latest or "
-        "RUN@STEP, of the same tokenizer",
-    )
+    teacher: str = Field(min_length=1, description="truth, of a known language; RUN or RUN@STEP, of the same tokens")
     temperature: Positive = Field(1.0, description="at which a run teaches and learns; above 1, unlikely tokens count")
     on_policy: bool = Field(False, description="the model writes the documents, and the teacher judges every place")
     divergence: Literal["forward", "reverse"] = Field(

@@ -110,7 +110,7 @@ class Distillation:
                 self.model,
                 [[tokenizer.end_of_text]] * len(numbers),
                 [(self.batches.seed, number) for number in numbers],
-                max_new_tokens=self.model.max_positions,
+                max_new_tokens=self.batches.context_length - 1,
                 stop_ids=tokenizer.control_ids,
             )
         return [[*each.token_ids, *[tokenizer.end_of_text] * (each.finish_reason == "length")] for each in written]
