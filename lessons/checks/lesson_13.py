@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from itertools import accumulate
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pellucid.course.checks import Wrong, draws, expect
+from pellucid.course.checks import Wrong, call, draws, expect
 
 Array = np.ndarray
 
@@ -913,3 +914,45 @@ def length_normalised(lesson: ModuleType) -> None:
         skips = f"you don't count the {certain} tokens with ln p = 0; they had to come, but they are written, too"
         answer = lesson.length_normalised(log_p.copy(), n_prompt, penalty)
         expect(answer, total / n**penalty, what, [(total / (n - certain) ** penalty, skips)])
+
+
+def fill_gap(lesson: ModuleType) -> None:
+    rng = draws("fill_gap")
+    for V, T in ((3, 4), (4, 3)):
+        texts_NT = np.array(list(itertools.product(range(V), repeat=T)))
+        texts_NT = texts_NT[rng.random(len(texts_NT)) < 0.8]
+        p_N = rng.dirichlet(np.ones(len(texts_NT)))
+        for place in (1, T - 1, 0):
+            text_T = texts_NT[rng.integers(len(texts_NT))]
+            masses, left, right = np.zeros(V), np.zeros(V), np.zeros(V)
+            for text, p in zip(texts_NT.tolist(), p_N.tolist(), strict=True):
+                agrees = [a == b for a, b in zip(text, text_T.tolist(), strict=True)]
+                masses[text[place]] += p * all(agrees[:place] + agrees[place + 1 :])
+                left[text[place]] += p * all(agrees[:place])
+                right[text[place]] += p * all(agrees[place + 1 :])
+            of_word = np.eye(V)[text_T[place]]
+            mistakes = [
+                (
+                    left / left.sum(),
+                    "you look at the words before the gap alone, as a decoder does; those after it tell something, too",
+                ),
+                (right / right.sum(), "you look at the words after the gap alone"),
+                (
+                    masses,
+                    "the probabilities of the texts that agree are not yet those of the word: they have to sum to 1",
+                ),
+                (of_word, "you look at the word that stands in the gap; only the others are known"),
+                (
+                    _evenly(texts_NT, text_T, place, V),
+                    "all texts that agree count alike in yours, but some are likelier than others",
+                ),
+            ]
+            what = f"the word at place {place} of a text of {T} words"
+            expect(call(what, lesson.fill_gap, texts_NT, p_N, text_T, place, V), masses / masses.sum(), what, mistakes)
+
+
+def _evenly(texts_NT: Array, text_T: Array, place: int, V: int) -> Array:
+    """The mistake of counting texts instead of adding their probabilities."""
+    agrees_N = np.delete(texts_NT == text_T, place, axis=1).all(axis=1)
+    counts = np.bincount(texts_NT[agrees_N, place], minlength=V)
+    return counts / counts.sum()

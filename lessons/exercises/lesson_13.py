@@ -136,6 +136,23 @@ def length_normalised(log_p: Array, n_prompt: int, penalty: float) -> float:
     # end
 
 
+# ---- From both sides ----
+
+
+def fill_gap(texts_NT: Array, p_N: Array, text_T: Array, place: int, n_words: int) -> Array:
+    """The probability of each word (n_words,) at a place of a text, given all other words of it.
+
+    texts: every text of the language, a row of numbers of words each; p: how likely each is. The word that stands at
+    the place is not to be looked at.
+    """
+    # solution:
+    others_NT = np.delete(texts_NT == text_T, place, axis=1)
+    agrees_N = others_NT.all(axis=1)
+    masses = np.bincount(texts_NT[agrees_N, place], weights=p_N[agrees_N], minlength=n_words)
+    return masses / masses.sum()
+    # end
+
+
 # ---- Given: two trees to search ----
 
 

@@ -297,5 +297,5 @@ def _introduction(config: RunConfig, data: PreparedData, session: Session, base:
         f"device  {trainer.precision.device}, {str(trainer.precision.dtype).removeprefix('torch.')}"
         + (f", {trainer.world.size} processes" if trainer.world.size > 1 else ""),
         *([] if floor is None else [f"floor   {floor:.4f} nats/token: no model can do better on the validation text"]),
-        *([f"scale   {data.scale}"] if config.reads_text and data.scale else []),
+        *([f"scale   {data.scale}"] if config.reads_text and config.objective.type != "masked" and data.scale else []),
     ]

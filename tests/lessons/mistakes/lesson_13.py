@@ -676,3 +676,41 @@ def length_normalised(log_p, n_prompt, penalty):
 def length_normalised(log_p, n_prompt, penalty):
     log_p[:n_prompt] = 0.0
     return float(log_p.sum() / (len(log_p) - n_prompt) ** penalty)
+
+
+# ---- fill_gap ----
+
+
+@mistake("you look at the words before the gap alone")
+def fill_gap(texts_NT, p_N, text_T, place, n_words):
+    agrees_N = (texts_NT == text_T)[:, :place].all(axis=1)
+    masses = np.bincount(texts_NT[agrees_N, place], weights=p_N[agrees_N], minlength=n_words)
+    return masses / masses.sum()
+
+
+@mistake("they have to sum to 1")
+def fill_gap(texts_NT, p_N, text_T, place, n_words):
+    agrees_N = np.delete(texts_NT == text_T, place, axis=1).all(axis=1)
+    return np.bincount(texts_NT[agrees_N, place], weights=p_N[agrees_N], minlength=n_words)
+
+
+@mistake("you look at the word that stands in the gap")
+def fill_gap(texts_NT, p_N, text_T, place, n_words):
+    agrees_N = (texts_NT == text_T).all(axis=1)
+    masses = np.bincount(texts_NT[agrees_N, place], weights=p_N[agrees_N], minlength=n_words)
+    return masses / masses.sum()
+
+
+@mistake("all texts that agree count alike")
+def fill_gap(texts_NT, p_N, text_T, place, n_words):
+    agrees_N = np.delete(texts_NT == text_T, place, axis=1).all(axis=1)
+    counts = np.bincount(texts_NT[agrees_N, place], minlength=n_words)
+    return counts / counts.sum()
+
+
+@also_right
+def fill_gap(texts_NT, p_N, text_T, place, n_words):
+    """Each candidate is put into the gap, and the text that results is looked up."""
+    p_of = {tuple(text): p for text, p in zip(texts_NT.tolist(), p_N, strict=True)}
+    masses = [p_of.get((*text_T[:place], word, *text_T[place + 1 :]), 0.0) for word in range(n_words)]
+    return np.array(masses) / sum(masses)
