@@ -59,10 +59,16 @@ def test_a_vector_depends_on_the_tokens_up_to_its_own_alone(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "layer", "pooling"), [("decoder", 0, "mean"), ("mlp", 1, "last"), ("lstm", "last", None)]
+    ("config", "layer", "pooling"),
+    [
+        (family_config("decoder"), 0, "mean"),
+        (family_config("mlp"), 1, "last"),
+        (family_config("lstm"), "last", None),
+        (tiny_config(attention_mask="none"), "last", "mean"),
+    ],
 )
-def test_texts_together_have_the_vectors_that_each_has_alone(name, layer, pooling):
-    model = build(family_config(name))
+def test_texts_together_have_the_vectors_that_each_has_alone(config, layer, pooling):
+    model = build(config)
     together = embed(model, TOKENIZER, TEXTS, layer, pooling)
     alone = [embed(model, TOKENIZER, [text], layer, pooling).vectors for text in TEXTS]
     np.testing.assert_allclose(together.vectors, np.concatenate(alone), atol=1e-5)

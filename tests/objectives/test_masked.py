@@ -2,12 +2,15 @@
 
 import json
 import math
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.data.both_sides import nats_of
+from pellucid.evaluation import masked
 from pellucid.objectives.masked import hide
 
 MASK_ID, CONTROLS = 9, (0, 9)
@@ -35,6 +38,19 @@ def test_a_share_is_hidden_and_only_that_is_to_be_predicted_whatever_part_of_the
     assert abs(share - 0.15) < 4 * math.sqrt(0.15 * 0.85 / (64 * 39))
     assert hide(batch, 1e-9, MASK_ID, CONTROLS, (1, 2)).n_losses == 64, "one of each row, at least"
     assert not torch.equal(hide(batch, 0.15, MASK_ID, CONTROLS, (1, 3)).inputs_BT, hidden.inputs_BT)
+
+
+def test_each_token_is_hidden_once_in_batches_that_fit_into_memory(monkeypatch):
+    monkeypatch.setattr(masked, "TOKENS_AT_ONCE", 12)
+    tokens, boundaries = np.array([0, 1, 2, 3, 4, 0, 5, 0, 6, 7]), np.array([0, 5, 7, 10])
+    places = []
+    for batch, places_BT in masked.one_hidden_each(SimpleNamespace(tokens=tokens), boundaries, MASK_ID, 8):
+        assert batch.n_tokens <= 12
+        is_hidden_BT = batch.inputs_BT == MASK_ID
+        assert is_hidden_BT.sum(dim=1).eq(1).all()
+        assert batch.targets_BT[is_hidden_BT].tolist() == tokens[places_BT[is_hidden_BT.numpy()] + 1].tolist()
+        places += places_BT[is_hidden_BT.numpy()].tolist()
+    assert places == [0, 1, 2, 3, 5, 7, 8], "those before 1, 2, 3, 4; 5; 6, 7"
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,7 @@ from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
 
 MOST_TOKENS = 20_000  # their truth takes minutes
+TOKENS_AT_ONCE = 8192
 
 
 class MaskedEvaluation(Evaluation):
@@ -65,7 +66,10 @@ def evaluate_masked(
 def one_hidden_each(
     file: TokenFile, boundaries: NDArray[np.int64], mask_id: int, context_length: int
 ) -> Iterator[tuple[Batch, NDArray[np.int64]]]:
-    """Each document that fits into the context, once with each of its tokens hidden; and the places before these."""
+    """Each document that fits into the context, once with each of its tokens hidden; and the places before these.
+
+    A batch has TOKENS_AT_ONCE tokens at most, or one row: all rows of a long document would not fit into memory.
+    """
     fits = np.diff(boundaries) <= context_length
     if not fits.any():
         what = f"each of the first held-out documents is longer than the context of {context_length} tokens"
@@ -73,7 +77,10 @@ def one_hidden_each(
     for start, end in zip(boundaries[:-1][fits], boundaries[1:][fits], strict=True):
         document = torch.from_numpy(file.tokens[start:end].astype(np.int64))
         n = len(document) - 1
-        is_hidden = torch.eye(n, n + 1, dtype=torch.bool).roll(1, dims=1)
-        inputs = document.expand(n, -1)
-        batch = Batch(inputs.masked_fill(is_hidden, mask_id), inputs.masked_fill(~is_hidden, IGNORE_INDEX))
-        yield batch, np.broadcast_to(np.arange(start - 1, end - 1), (n, n + 1))
+        n_at_once = max(1, TOKENS_AT_ONCE // (n + 1))
+        for first in range(1, n + 1, n_at_once):
+            hidden = torch.arange(first, min(first + n_at_once, n + 1))
+            is_hidden = hidden[:, None] == torch.arange(n + 1)
+            inputs = document.expand(len(hidden), -1)
+            batch = Batch(inputs.masked_fill(is_hidden, mask_id), inputs.masked_fill(~is_hidden, IGNORE_INDEX))
+            yield batch, np.broadcast_to(np.arange(start - 1, end - 1), inputs.shape)

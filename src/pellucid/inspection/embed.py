@@ -100,8 +100,9 @@ def embed(
 ) -> Embeddings:
     """A vector for each text: the mean over its tokens, or that of the last; with pooling None, one for each token.
 
-    A token's vector depends only on the tokens up to it. DataError for a text that is empty, longer than the context,
-    or impossible to encode, and for no text at all; ConfigError if the model has no vectors or no such layer.
+    A token's vector depends only on the tokens up to it, or on its whole text if the model sees both sides. DataError
+    for a text that is empty, longer than the context, or impossible to encode, and for no text at all; ConfigError if
+    the model has no vectors or no such layer.
     """
     if not texts:
         raise DataError("embed", "there is no text", "give at least one")
@@ -129,7 +130,8 @@ def layers_of_texts(model: LanguageModel, tokenizer: Tokenizer, texts: Sequence[
     """The vectors (T, D) of each text's tokens, layer by layer."""
     rows = [[tokenizer.end_of_text, *ids_that_fit(model, tokenizer, text)] for text in texts]
     device = next(model.parameters()).device
-    n_at_once = max(1, TOKENS_AT_ONCE // max(map(len, rows), default=1))
+    sees_padding = any(getattr(module, "sees_later_tokens", False) for module in model.modules())
+    n_at_once = 1 if sees_padding else max(1, TOKENS_AT_ONCE // max(map(len, rows), default=1))
     for start in range(0, len(rows), n_at_once):
         batch = rows[start : start + n_at_once]
         tokens_BT = pad_sequence([torch.tensor(row) for row in batch], True, tokenizer.end_of_text)  # after all tokens

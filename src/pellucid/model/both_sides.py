@@ -36,6 +36,7 @@ class BothSides(MultiHeadAttention):
         super().__init__(attend=partial(attend_to_both_sides, attend=attend), **others)
 
     equations = (7, 62)
+    sees_later_tokens = True  # padding, too
 
     def mask(self, n_queries: int, n_keys: int, like: Tensor) -> Tensor:
         return like.new_zeros(n_queries, n_keys)
