@@ -164,7 +164,7 @@ def test_a_wrong_key_in_a_list_of_runs_is_found_where_it_stands(place):
 def test_runs_without_a_loss_of_text_are_refused_before_one_is_trained(place):
     changes = ["corpus={type: preferences, files: [x.jsonl]}", "objective={type: reward_model}"]
     what = "an experiment compares losses of text, and reward_model on preferences has none"
-    fix = "use next_token or sft; or dpo, grpo or ppo with corpus.type instructions"
+    fix = "use next_token, sft or distill; or dpo, grpo or ppo with corpus.type instructions"
     assert error_of(RUNS, *changes) == f"objective.type: {what}; {fix}"
 
 

@@ -53,17 +53,17 @@ def generate(
     if length_penalty is not None and beams is None:
         raise ConfigError("command line", "--length-penalty needs --beams", "give --beams N, or leave it out")
     with heavy_imports():
+        from pellucid.config.gaps import require_next_tokens
         from pellucid.generation.sampling import Sampling
         from pellucid.generation.text import generate_text, search_text, stream_text
         from pellucid.kernels.freed_memory import keep_freed_memory
         from pellucid.trained import load_trained_run
 
     keep_freed_memory()
-    default = 0.0 if greedy else 1.0
-    penalty = 1.0 if repetition_penalty is None else repetition_penalty
+    default, penalty = 0.0 if greedy else 1.0, 1.0 if repetition_penalty is None else repetition_penalty
     sampling = Sampling(default if temperature is None else temperature, top_k, top_p, min_p, penalty)
-    text = read_prompt(prompt, prompt_file) or ""
-    trained, precision = load_trained_run(run, checkpoint)
+    text, (trained, precision) = read_prompt(prompt, prompt_file) or "", load_trained_run(run, checkpoint)
+    require_next_tokens(trained.config)
     trained.tokenizer.encode(text)  # raises for an unreadable prompt before anything is written
     if seed is None and beams is None and sampling.temperature > 0:
         seed = secrets.randbelow(2**32)
@@ -103,6 +103,7 @@ def chat(
     if as_json and not prompt:
         raise ConfigError("command line", "--json needs --prompt", "give what is to be said, or leave out --json")
     with heavy_imports():
+        from pellucid.config.gaps import require_next_tokens
         from pellucid.config.shipped import DEMO
         from pellucid.generation.chat import Conversation
         from pellucid.generation.sampling import Sampling
@@ -114,6 +115,7 @@ def chat(
     default = 0.0 if greedy else 1.0
     sampling = Sampling(default if temperature is None else temperature, top_k, top_p)
     trained, precision = load_trained_run(run, checkpoint)
+    require_next_tokens(trained.config)
     require_chat_tokens(trained.tokenizer, "chat", "demo" if run == DEMO else str(run))
     settings: dict[str, Any] = {"sampling": sampling, "max_new_tokens": max_new_tokens, "seed": seed}
     conversation = Conversation(trained.model, trained.tokenizer, precision, **settings)

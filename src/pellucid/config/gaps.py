@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pellucid.config.base import Rule
+from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
     from pellucid.config.run import RunConfig
@@ -42,3 +43,10 @@ def rules_of_gaps(run: RunConfig) -> list[Rule]:
             "set it to false, and data.packing to documents",
         ),
     ]
+
+
+def require_next_tokens(config: RunConfig) -> None:
+    """Raise ConfigError for a run that fills gaps: what its model says of the next token means nothing."""
+    if config.objective.type == "masked":
+        what = f"{config.name} fills gaps from both sides, and does not say which token comes next"
+        raise ConfigError("objective.type", what, "evaluate or embed it, or take a run of objective next_token")

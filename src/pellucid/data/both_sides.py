@@ -62,7 +62,7 @@ def truth_from_both_sides(
     corpus, tokenizer = build_corpus(section), data.tokenizer
     if not isinstance(corpus, Drawn) or corpus.identity != data.manifest.corpus:
         fix = "bring back the files, or the version of Pellucid, that it was made with, or train again"
-        raise DataError("corpus", "it has changed since its tokens were made", fix)
+        raise DataError("corpus", "it is not, or no longer, the one of which these tokens were made", fix)
     folder, n_targets = data.directory / FOLDER, int(boundaries[-1] - boundaries[0])
     with FileLock(data.directory / f".{FOLDER}.lock"):  # one process computes, the others wait
         known = kept(folder)

@@ -27,7 +27,7 @@ from pellucid.model.language_model import LanguageModel
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision
 
-MOST_TOKENS = 20_000  # their truth takes minutes
+MOST_TOKENS = 20_000  # their truth takes seconds, in some languages minutes
 TOKENS_AT_ONCE = 8192
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import islice
 
 from pellucid.config.data import CONVERSATIONS, READ_FROM_FILES, CorpusConfig
+from pellucid.config.gaps import require_next_tokens
 from pellucid.config.languages import DrawnSection
 from pellucid.corpora.corpus import Corpus, Piece
 from pellucid.corpora.drawn import Drawn
@@ -32,13 +33,6 @@ from pellucid.trained import TrainedModel
 COLOUR = Option("--colour", "colour")
 
 
-def require_next_tokens(trained: TrainedModel) -> None:
-    """Raise ConfigError for a model that fills gaps: what it says of the next token means nothing."""
-    if trained.config.objective.type == "masked":
-        what = f"{trained.config.name} fills gaps from both sides, and does not say which token comes next"
-        raise ConfigError("objective.type", what, "evaluate or embed it, or take a run of objective next_token")
-
-
 def explain_run(
     trained: TrainedModel, prompt: str | None, *, number: int, n_candidates: int, attention: str | None = None
 ) -> Explanation:
@@ -47,7 +41,7 @@ def explain_run(
     attention: also the maps of "all" heads, or of one, LAYER.HEAD. A prompt needs no text files, which a run that was
     copied to another machine lacks. If its rules are gone or have changed since, a prompt is explained without a truth.
     """
-    require_next_tokens(trained)
+    require_next_tokens(trained.config)
     decoder, tokenizer, length = trained.model, trained.tokenizer, trained.model.context_length
     kind = trained.config.corpus.type
     writes_text = kind not in (*READ_FROM_FILES, "none")
@@ -125,7 +119,7 @@ def knock_out_run(
     trained: TrainedModel, knock_outs: Sequence[Sequence[Place]] | None, *, n_documents: int
 ) -> KnockOutTable:
     """The cost for each skill of knocking out the places of each entry together, or every head and sublayer alone."""
-    require_next_tokens(trained)
+    require_next_tokens(trained.config)
     corpus = known_corpus_of(trained, "knock_out")
     model = require_decoder(trained.model, "knock_out")
     documents = held_out_documents(corpus, trained.tokenizer, model.context_length, n_documents)
@@ -134,7 +128,7 @@ def knock_out_run(
 
 def heads_of_run(trained: TrainedModel, *, n_documents: int) -> HeadTable:
     """The scores of the heads and, if the distribution of the run's text is known, the skills that each serves."""
-    require_next_tokens(trained)
+    require_next_tokens(trained.config)
     model, tokenizer = require_decoder(trained.model, "heads"), trained.tokenizer
     scores = scores_of_run(trained)
     if not knows_skills(trained.config.corpus) or not tokenizer.has_words:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pellucid.errors import ConfigError
@@ -24,6 +25,8 @@ def attend_to_both_sides(
     mask: where rows hold several documents, that of equation 48. Whom a position may see, or by whom it may be seen, is
     in its document: so the mask of both sides is the larger of it and its transpose.
     """
+    if mask is None and attend is fused_attention:
+        return F.scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, dropout_p=dropout)  # a mask would slow it down
     mask = q_BHTK.new_zeros(1, 1) if mask is None else torch.maximum(mask, mask.mT)
     return attend(q_BHTK, k_BHSK, v_BHSK, dropout, mask)
 

@@ -49,7 +49,9 @@ def masked_task(
     """Learning to fill gaps. Which tokens of a micro-batch are hidden is a function of the seed and its number."""
     mask_id, controls = data.tokenizer.control_id(MASK), data.tokenizer.control_ids
     return Task(
-        lambda i, rows: hide(batches.batch(i), share, mask_id, controls, (batches.seed, i)).part(rows),
+        lambda i, rows: hide(batches.batch(i), share, mask_id, controls, (batches.seed, i, 1)).part(
+            rows
+        ),  # the order of rows has two numbers
         objective,
         evaluate,
         partial(filled_in, file=data.validation, tokenizer=data.tokenizer, share=share),

@@ -18,13 +18,13 @@ from typing import Any
 
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import MANIFEST
+from pellucid.config.gaps import require_next_tokens
 from pellucid.config.load import load_run_config
 from pellucid.config.run import RunConfig
 from pellucid.corpora.corpus import ConversationCorpus, Corpus, KnownConversations, Turn
 from pellucid.corpora.drawn import Drawn
 from pellucid.data.truth import skill_characters
 from pellucid.errors import CheckpointError, ConfigError, DataError, PellucidError, explained
-from pellucid.inspection.build import require_next_tokens
 from pellucid.inspection.explain import validation_documents
 from pellucid.inspection.explain_truth import truth_of_text
 from pellucid.inspection.trace import Trace
@@ -271,7 +271,7 @@ def _present(path: Path) -> Path:
 
 def _load(directory: Path, digest: str) -> Opened:
     trained = load_trained_model(directory)
-    require_next_tokens(trained)
+    require_next_tokens(trained.config)
     reads = f"{trained.tokenizer.to_json()}{trained.config.model_dump_json()}{trained.data_fingerprint}"
     reading = hashlib.sha256(reads.encode()).hexdigest()
     precision = precision_here(trained.config.train.device, trained.config.train.precision)
