@@ -7,6 +7,7 @@ import shutil
 import signal
 from contextlib import nullcontext
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,6 +30,8 @@ from pellucid.training.trainer import Trainer
 from tiny_run import TINY_RUN, VERSES
 
 HIDDEN = "corpus={type: hidden, size: 30, length: 20}"
+TAUGHT = f"{HIDDEN} & objective={{type: distill, teacher: truth"
+NEEDS_TEACHERS = pytest.mark.skipif(find_spec("pellucid.post_training") is None, reason="the core alone has none")
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +80,8 @@ def assert_same_run(a: Path, b: Path, step: int):
         "optimizer={type: sgd, momentum: 0.5}",
         f"{HIDDEN} & objective={{type: masked}} & model.attention_mask=none & data.documents_see_each_other=false"
         ' & tokenizer.special_tokens=["<|endoftext|>", "<|mask|>"]',
-        f"{HIDDEN} & objective={{type: distill, teacher: truth}} & data.packing=contiguous",
-        f"{HIDDEN} & objective={{type: distill, teacher: truth, on_policy: true, divergence: reverse}}",
+        pytest.param(f"{TAUGHT}}} & data.packing=contiguous", marks=NEEDS_TEACHERS),
+        pytest.param(f"{TAUGHT}, on_policy: true, divergence: reverse}}", marks=NEEDS_TEACHERS),
     ],
 )
 def test_twenty_steps_equal_ten_a_resume_and_ten_more_bit_for_bit(workplace: Path, override: str):
