@@ -52,7 +52,7 @@ def way(arrows_N: Array, start: int, n_steps: int) -> list[int]:
 
 
 def layers_needed(n_steps: int) -> int:
-    """How many layers it takes at least, if each can only put together two ways that layers before it have found.
+    """The smallest number of layers for this many arrows, if a layer can only join two ways that it finds ready.
 
     One arrow takes none: the text says where it leads.
     """
@@ -82,7 +82,7 @@ def sampled_log_p(log_p_answer_S: Array) -> float:
 
 
 def any_right(p_right_Q: Array, n: int) -> float:
-    """The share of questions for which at least one of n answers is right, if each is drawn by itself.
+    """The share of questions for which at least one of n answers is right, if they are drawn independently.
 
     p_right: of each question, the probability that an answer is right.
     """
@@ -107,7 +107,7 @@ def majority(p_A: Array, n: int) -> float:
 
 
 def best_length(p_right_K: Sequence[float], price: float) -> int:
-    """The number of steps 0, 1, ..., K - 1 for which p(right) - price x steps is largest; of equals, the smallest."""
+    """The number of steps, from 0 to K - 1, with the largest p(right) - price x steps; of several, the smallest."""
     # solution:
     return int(np.argmax([p - price * k for k, p in enumerate(p_right_K)]))
     # end

@@ -69,9 +69,9 @@ optimizer.betas=[0.9, 0.9, 0.9]
 train.device=gpu
     train.device: 'gpu' is not a choice; use 'auto', 'cpu', 'cuda' or 'mps'
 objective={type: masked}
-    objective.type: masked needs one that sees both sides; attention_mask none goes with masked alone
+    objective.type: masked needs a model that sees both sides; set model.attention_mask to none
 model.attention_mask=none
-    model.attention_mask: next_token needs one that sees no later token; attention_mask none goes with masked alone
+    model.attention_mask: next_token needs a model that sees no later token; set model.attention_mask to causal
 train.gradient_checkpointing=1
     train.gradient_checkpointing: 1 is not a choice; use 'none', 'attention', 'cheap' or 'block'
 model.attention=linaer

@@ -27,8 +27,8 @@ def rules_of_gaps(run: RunConfig) -> list[Rule]:
         (
             fills_gaps != (getattr(model, "attention_mask", "causal") == "none"),
             "objective.type model.attention_mask",
-            f"{run.objective.type} needs one that sees {'both sides' if fills_gaps else 'no later token'}",
-            "attention_mask none goes with masked alone",
+            f"{run.objective.type} needs a model that sees {'both sides' if fills_gaps else 'no later token'}",
+            f"set model.attention_mask to {'none' if fills_gaps else 'causal'}",
         ),
         (
             fills_gaps and MASK not in getattr(run.tokenizer, "special_tokens", (MASK,)),

@@ -59,7 +59,8 @@ def evaluate_masked(
     scores = score(model, one_hidden_each(file, boundaries, mask_id, model.context_length), precision, world)
     truth = truth_from_both_sides(data, corpus, boundaries)
     found = evaluation_of(scores, file, data.tokenizer, truth)
-    skills = truth and skill_table(truth, scores.places, scores.nats, scores.hits, len(boundaries) - 1)
+    n_documents = int((np.diff(boundaries) <= model.context_length).sum())
+    skills = truth and skill_table(truth, scores.places, scores.nats, scores.hits, n_documents)
     return MaskedEvaluation(**{**vars(found), "n_bytes": 0, "impossible": None, "skills": skills})
 
 

@@ -101,7 +101,7 @@ class Hops(SymbolLanguage[tuple[str, ...]]):
     def questions(self, symbols: Sequence[str]) -> list[Question]:
         found, begin = list[Question](), 3 * len(self.names) + 3
         for _ in range(self.queries):
-            answer = begin + self._n_steps(tuple(symbols[begin - 3 : begin]))
+            answer = begin + self._n_steps(symbols, begin - 3)
             kind = self.skill(tuple(symbols[:answer]), symbols[answer])
             found.append(Question(begin, answer, answer + 1, kind))
             begin = answer + 4
@@ -111,20 +111,21 @@ class Hops(SymbolLanguage[tuple[str, ...]]):
         """The kind of symbol that comes next, and the symbols so far of its question."""
         if len(state) < 3 * len(self.names):
             return "arrow" if len(state) % 3 == 1 else "told", ()
-        question, n_answered = state[3 * len(self.names) :], 0
-        while len(question) > 3 + self._n_steps(question):
-            question, n_answered = question[4 + self._n_steps(question) :], n_answered + 1
+        begin, n_answered = 3 * len(self.names), 0
+        while len(state) > (answer := begin + 3 + self._n_steps(state, begin)):
+            begin, n_answered = answer + 1, n_answered + 1
         if n_answered == self.queries:
             return "end", ()
+        question = state[begin:]
         if len(question) < 3:
             return ("mark", "name", "number")[len(question)], question
-        return "step" if len(question) < 3 + self._n_steps(question) else "answer", question
+        return "step" if len(state) < answer else "answer", question
 
-    def _n_steps(self, question: tuple[str, ...]) -> int:
-        """The length of the thought of a question."""
-        if len(question) < 3 or self.thoughts == "none" or (self.thoughts == "optional" and question[0] == COLON):
+    def _n_steps(self, symbols: Sequence[str], begin: int) -> int:
+        """The length of the thought of the question that begins at this place."""
+        if self.thoughts == "none" or len(symbols) < begin + 3:
             return 0
-        return int(question[2]) - 1
+        return 0 if self.thoughts == "optional" and symbols[begin] == COLON else int(symbols[begin + 2]) - 1
 
     def _arrows(self, symbols: Sequence[str]) -> dict[str, str]:
         return dict(zip(symbols[0 : 3 * len(self.names) : 3], symbols[2 : 3 * len(self.names) : 3], strict=True))

@@ -51,10 +51,9 @@ class Sums(SymbolLanguage[tuple[str, ...]]):
         question = (*self._digits(a, 0), PLUS, *self._digits(b, 0))
         if self.thoughts == "none" or (self.thoughts == "optional" and rng.random() < 0.5):
             return *question, EQUALS, *self._digits(a + b, 1)
-        others = (
-            (rng.randrange(10**self.digits), rng.randrange(10**self.digits)) if self.thoughts == "shuffled" else (a, b)
-        )
-        thought = DOT * self.digits if self.thoughts == "filler" else self._carries(*others)
+        thought = DOT * self.digits if self.thoughts == "filler" else self._carries(a, b)
+        if self.thoughts == "shuffled":
+            thought = self._carries(rng.randrange(10**self.digits), rng.randrange(10**self.digits))
         return *question, COLON, *thought, EQUALS, *self._digits(a + b, 1)
 
     @property

@@ -50,7 +50,7 @@ class SoftBatch(NamedTuple):
 def divergence(p_NK: Tensor, log_q_NK: Tensor, direction: Direction = "forward") -> Tensor:
     """KL(p || q) or KL(q || p) of each place, in nats: (N,). Both are 0 where q = p, and nowhere else (equation 60).
 
-    q may have mass on tokens for which p is 0, and which are not among the K. With m, its mass on the others, and
+    q may give something to impossible tokens, for which p is 0. With m, what it gives to the possible ones, and
     r = q / m, KL(p || q) = -ln m + KL(p || r). KL(q || p) would be infinite; so "reverse" turns round only the second
     part: -ln m + KL(r || p). Of a teacher that gives every token some probability, m is 1, and that is KL(q || p).
     """
