@@ -37,9 +37,10 @@ FOLDER, NATS = "val.both_sides", "nats.bin"
 
 
 def distributions_from_both_sides(language: Language, tokenizer: Tokenizer, text: str) -> Iterator[Distribution]:
-    """p(token | all others) at each place of a document, its end left out."""
-    ids = tokenizer.encode(text)
-    log_p = language.log_probability(text)
+    """p(token | all others) at each place of a document, its end left out. Nothing for a text that is none."""
+    ids, log_p = tokenizer.encode(text), language.log_probability(text)
+    if log_p == -math.inf:
+        return
     for place, before in enumerate(islice(next_token_distributions(language, tokenizer, text), len(ids))):
         logs = {ids[place]: log_p}
         for other in before.keys() - {ids[place], UNWRITABLE, tokenizer.end_of_text}:

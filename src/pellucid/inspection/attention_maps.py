@@ -1,6 +1,7 @@
 """Attention maps for `pellucid explain --attention`: in a terminal, or as JSON.
 
-A head's map has a row for each query and a column for each key: a token and those that it may attend to.
+A head's map has a row for each query and a column for each key: a token and those that it may attend to, which are the
+tokens up to itself or, from both sides, all.
 
 Shapes: T tokens as queries, S as keys.
 """
@@ -32,11 +33,11 @@ class AttentionMaps:
     weights: dict[str, Weights]
 
     def to_json(self) -> dict[str, object]:
-        """The maps for JSON. Row t ends with token t, as all later weights are zero."""
+        """The maps for JSON. Row t ends with token t where all later weights are zero."""
         heads = []
         for name, weights_TS in self.weights.items():
             layer, head = map(int, name.split("."))
-            rows = [np.round(row_S[: t + 1].astype(float), 6).tolist() for t, row_S in enumerate(weights_TS)]
+            rows = [np.round(row_S.astype(float), 6).tolist() for row_S in _seen(weights_TS)]
             heads.append({"layer": layer, "head": head, "weights": rows})
         return {"tokens": self.texts, "heads": heads}
 
@@ -88,7 +89,14 @@ def _shares(weights_TS: Weights) -> list[float | None]:
 def largest(texts: Sequence[str], row_S: Weights, t: int, n: int) -> list[tuple[str, float]]:
     """The keys with the largest weights in row t: their texts with their distance, and the weights."""
     keys = [int(s) for s in np.argsort(-row_S, kind="stable")[:n]]
-    return [(f"{texts[s]} {f'−{t - s}' if s < t else 'itself'}", float(row_S[s])) for s in keys if row_S[s]]
+    distance = {s: f"{s - t:+}".replace("-", "−") if s != t else "itself" for s in keys}
+    return [(f"{texts[s]} {distance[s]}", float(row_S[s])) for s in keys if row_S[s]]
+
+
+def _seen(weights_TS: Weights) -> list[Weights]:
+    """The rows, each up to its own token where none looks at a later one."""
+    sees_later = np.triu(weights_TS, 1).any()
+    return [row_S if sees_later else row_S[: t + 1] for t, row_S in enumerate(weights_TS)]
 
 
 def _map(texts: Sequence[str], weights_TS: Weights) -> list[str]:
@@ -100,8 +108,8 @@ def _map(texts: Sequence[str], weights_TS: Weights) -> list[str]:
     labels = [text[:HEADER_HEIGHT].rjust(HEADER_HEIGHT) for text in texts]
     header = ["".join(set_cell_size(label[i], width) for label in labels) for i in range(HEADER_HEIGHT)]
     lines = [f"{'':<{LABEL_WIDTH}}{line}".rstrip() for line in header if line.strip()]
-    for t, row_S in enumerate(weights_TS):
-        shades = (SHADES[np.searchsorted(SHADE_EDGES, weight, side="right")] for weight in row_S[: t + 1])
+    for t, row_S in enumerate(_seen(weights_TS)):
+        shades = (SHADES[np.searchsorted(SHADE_EDGES, weight, side="right")] for weight in row_S)
         label = set_cell_size(shortened(texts[t]), LABEL_WIDTH)
         lines.append(f"{label}{''.join(shade * width for shade in shades)}")
     edges = "  ".join(f"{shade} from {edge:.0%}" for shade, edge in zip(SHADES[1:], SHADE_EDGES, strict=True))

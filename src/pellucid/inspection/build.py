@@ -1,6 +1,6 @@
 """Explanations, embeddings, probes, knock-outs and head tables of a trained run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -25,7 +25,7 @@ from pellucid.inspection.head_scores import HeadScores, head_scores
 from pellucid.inspection.interventions import Place
 from pellucid.inspection.knock_out import N_DOCUMENTS, KnockOutTable, held_out_documents, knock_out_table
 from pellucid.inspection.probe import ProbeTable, probe
-from pellucid.inspection.trace import require_decoder, trace_text
+from pellucid.inspection.trace import Trace, require_decoder, trace_text
 from pellucid.languages.fables import Fables
 from pellucid.languages.fables.reading import PROPERTIES
 from pellucid.trained import TrainedModel
@@ -41,7 +41,6 @@ def explain_run(
     attention: also the maps of "all" heads, or of one, LAYER.HEAD. A prompt needs no text files, which a run that was
     copied to another machine lacks. If its rules are gone or have changed since, a prompt is explained without a truth.
     """
-    require_next_tokens(trained.config)
     decoder, tokenizer, length = trained.model, trained.tokenizer, trained.model.context_length
     kind = trained.config.corpus.type
     writes_text = kind not in (*READ_FROM_FILES, "none")
@@ -58,10 +57,16 @@ def explain_run(
         piece = validation_document(corpus, number, tokenizer, length)
         source = f"held-out {'fable' if kind == 'fables' else 'document'} {number}"
     language = corpus.language if isinstance(corpus, Drawn) and tokenizer.has_words else None
-    explanation = explain(decoder, tokenizer, piece, language, context_length=length, n_candidates=n_candidates)
+    traced: Callable[..., Trace] = trace_text
+    if trained.config.objective.type == "masked":
+        from pellucid.inspection.gaps import explain_gaps, trace_gaps
+
+        traced, explanation = trace_gaps, explain_gaps(decoder, tokenizer, piece.text, language, n_candidates)
+    else:
+        explanation = explain(decoder, tokenizer, piece, language, context_length=length, n_candidates=n_candidates)
     maps = None
     if attention:
-        trace = trace_text(decoder, tokenizer, explanation.text)
+        trace = traced(decoder, tokenizer, explanation.text)
         maps = attention_maps(trace.texts, trace.attention, attention)
     model = f"{trained.config.name}, step {trained.step:,}"
     notes = [lost, *(note for note in explanation.notes if note != NO_TRUTH)] if lost else explanation.notes

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from pellucid.corpora.corpus import Corpus, Piece
 from pellucid.data.token_truth import TokenTruth
@@ -139,8 +139,12 @@ def log_probabilities(model: nn.Module, ids: Sequence[int]) -> Floats:
     The last outcome, index UNWRITABLE, is a character that no token can write; the model gives it probability 0.
     """
     with eval_mode(model):
-        logits_BTV = model(torch.tensor([ids], device=next(model.parameters()).device))
-    log_q_TV = logits_BTV[0].cpu().double().log_softmax(-1)
+        return log_q_of(model(torch.tensor([ids], device=next(model.parameters()).device))[0])
+
+
+def log_q_of(logits_TV: Tensor) -> Floats:
+    """Logits as log q of every outcome; see `log_probabilities`."""
+    log_q_TV = logits_TV.cpu().double().log_softmax(-1)
     return np.pad(log_q_TV.numpy(), ((0, 0), (0, 1)), constant_values=-math.inf)
 
 
@@ -162,8 +166,9 @@ def token_row(
     texts_O: Sequence[str],
     *,
     skills: dict[str, float] | None,
-    experts: list[list[int]] | None,
-    text_is_possible: bool,
+    experts: list[list[int]] | None = None,
+    text_is_possible: bool = False,
+    n_candidates: int = CANDIDATES_PER_ROW,
 ) -> TokenRow:
     """Make the row of a token that was read: the probabilities that the model and the truth, p, gave it."""
     probability = None if p is None else p.get(id_, 0.0)
@@ -177,7 +182,7 @@ def token_row(
         truth=probability,
         is_hit=int(log_q_O.argmax()) == id_,
         skills=skills,
-        forecast=compare(log_q_O, p, texts_O, CANDIDATES_PER_ROW),
+        forecast=compare(log_q_O, p, texts_O, n_candidates),
         experts=experts,
     )
 

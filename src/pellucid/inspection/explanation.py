@@ -7,6 +7,7 @@ At one place, with p the truth and q the model, both distributions of the next t
     excess   loss − floor                     negative where the model was lucky
     KL       Σ over tokens of p log(p / q)    the expected excess at this place; never negative
 All in nats. Summed over a document, the floor is −log p(document), and the loss is what `pellucid evaluate` counts.
+For a model that fills gaps, both are given all other tokens. Such floors sum to no probability of the document.
 """
 
 import math
@@ -106,14 +107,14 @@ class Explanation:
     """Predictions and truth at each token of a text, and after the last.
 
     text: the text that was read.   has_truth: whether the truth about the corpus is known.
-    next_unit: "character" where the next token has no exact truth.
+    next: None of a model that fills gaps.   next_unit: "character" where the next token has no exact truth.
     skills: loss and floor by skill, for a complete document whose truth is known.
     model, source: the name and step of the model, and the origin of the text.
     """
 
     text: str
     rows: list[TokenRow]
-    next: Forecast
+    next: Forecast | None
     next_unit: Literal["token", "character"]
     has_truth: bool
     skills: SkillTable | None
@@ -178,7 +179,7 @@ class Explanation:
                 "hardest_skill": self.skills and self.skills.hardest,
                 "skills": self.skills and self.skills.to_json(),
             },
-            "next": {"unit": self.next_unit, **self.next.to_json()},
+            "next": self.next and {"unit": self.next_unit, **self.next.to_json()},
             "attention": self.attention and self.attention.to_json(),
             "notes": self.notes,
         }
@@ -194,8 +195,8 @@ class Explanation:
             words, cells = [i for i, name in enumerate(rows[0]) if name in WORDS], [list(row.values()) for row in rows]
             parts += [table([*rows[0]], cells, styles, above=["nats of each token"], words=words, is_cut=True)]
             parts += ["\n".join(folded(line, most=WIDTH) for line in _sums(self))]
-        if not self.is_whole:
-            parts += [_next(self)]
+        if self.next and not self.is_whole:
+            parts += [_next(self, self.next)]
         if self.attention:
             parts += [attention_table(self.attention)]
         return "\n\n".join(parts)
@@ -225,9 +226,8 @@ def _sums(explanation: Explanation) -> list[str]:
     return [f"{what}: {sums}", f"hardest skill: {hardest}, {lacks}"]
 
 
-def _next(explanation: Explanation) -> str:
-    forecast, has_truth = explanation.next, explanation.next.kl_nats is not None
-    rows = []
+def _next(explanation: Explanation, forecast: Forecast) -> str:
+    rows, has_truth = [], forecast.kl_nats is not None
     for candidate in forecast.candidates:
         truth = "" if candidate.truth is None else percent(candidate.truth) if candidate.truth else "never"
         bar = _bar(candidate.model / forecast.largest, (candidate.truth or 0.0) / forecast.largest)
