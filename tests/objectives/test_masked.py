@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from pellucid.config.load import parse_run_config
 from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.data.both_sides import nats_of
+from pellucid.errors import ConfigError
 from pellucid.evaluation import masked
 from pellucid.objectives.masked import hide
+from tiny_run import TINY_RUN
 
 MASK_ID, CONTROLS = 9, (0, 9)
 MASKED = [
@@ -53,12 +56,24 @@ def test_each_token_is_hidden_once_in_batches_that_fit_into_memory(monkeypatch):
     assert places == [0, 1, 2, 3, 5, 7, 8], "those before 1, 2, 3, 4; 5; 6, 7"
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("model.attention=linear", "model.attention: only explicit and fused attention, uncapped, can see both sides"),
+        ("model.attention_soft_cap=5.0", "model.attention_soft_cap: only explicit and fused"),
+        ("model.attention_mask=causal", "objective.type: masked needs a model that sees both sides"),
+        ("data.documents_see_each_other=true", "data.documents_see_each_other: a document is filled in from its own"),
+    ],
+)
+def test_what_does_not_go_with_both_sides_is_blamed_by_its_key(change, message):
+    with pytest.raises(ConfigError, match=f"command line: {message}"):
+        parse_run_config(TINY_RUN, "tiny", [*MASKED, change])
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A run of twenty steps in a folder of its own: (its path, its outcome)."""
-    from pellucid.config.load import parse_run_config
     from pellucid.runs.train_run import train_run
-    from tiny_run import TINY_RUN
 
     place = tmp_path_factory.mktemp("masked")
     config = parse_run_config(TINY_RUN, "tiny", MASKED)

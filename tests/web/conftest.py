@@ -49,6 +49,23 @@ def lstm_run(fables_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture(scope="session")
+def gaps_run(fables_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that fills gaps from both sides."""
+    folder = tmp_path_factory.mktemp("gaps") / "gaps"
+    changes = {
+        "name": "gaps",
+        "corpus": {"type": "lookup", "keys": 4, "values": 3, "pairs": 3, "queries": 3, "size": 200},
+        "tokenizer": {"type": "bpe", "vocab_size": 300, "special_tokens": ["<|endoftext|>", "<|mask|>"]},
+        "objective": {"type": "masked"},
+        "model": {"type": "decoder", "context_length": 24, "d_model": 16, "n_layers": 2, "n_heads": 2}
+        | {"attention_mask": "none"},
+        "data": {"packing": "documents", "documents_see_each_other": False},
+    }
+    train(fables_run / "config.yaml", folder, overrides=changes, data_dir=fables_run.parent / "data")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def chat_run(fables_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that has learned answers from conversations."""
     config = tmp_path_factory.mktemp("chat") / "chat.yaml"

@@ -346,3 +346,9 @@ def test_a_keystroke_in_a_file_is_timed(browser, file, fables_run, monkeypatch):
     figures = typing(browser, file.as_uri(), 2)
     assert figures["parameters"] == sum(weights.numel() for weights in load(fables_run).model.parameters())
     assert figures["keystroke to redrawn (ms)"] > 0
+
+
+def test_a_run_that_fills_gaps_cannot_be_exported(gaps_run, tmp_path):
+    with pytest.raises(ConfigError, match="gaps fills gaps from both sides") as caught:
+        export_page([gaps_run], tmp_path / "page.html")
+    assert caught.value.exit_code == 2

@@ -16,19 +16,19 @@ MASK = "<|mask|>"  # the control token that hides another
 def rules_of_gaps(run: RunConfig) -> list[Rule]:
     """Whether objective, mask, vocabulary and rows belong together: a table of rules, as in `run.py`."""
     model, fills_gaps = run.model, run.objective.type == "masked"
-    attention = getattr(model, "attention", model.type)
+    sees_all = getattr(model, "attention", model.type) in ("explicit", "fused")
     return [
-        (
-            attention not in ("explicit", "fused") or getattr(model, "attention_soft_cap", None),
-            "model.attention_mask model.attention model.attention_soft_cap",
-            "only explicit and fused attention, uncapped, can see both sides",
-            "leave it out, or set attention: explicit",
-        ),
         (
             fills_gaps != (getattr(model, "attention_mask", "causal") == "none"),
             "objective.type model.attention_mask",
             f"{run.objective.type} needs a model that sees {'both sides' if fills_gaps else 'no later token'}",
             f"set model.attention_mask to {'none' if fills_gaps else 'causal'}",
+        ),
+        (
+            not sees_all or getattr(model, "attention_soft_cap", None),
+            f"model.{'attention_soft_cap' if sees_all else 'attention'} model.attention_mask",
+            "only explicit and fused attention, uncapped, can see both sides",
+            "leave it out",
         ),
         (
             fills_gaps and MASK not in getattr(run.tokenizer, "special_tokens", (MASK,)),
@@ -49,4 +49,6 @@ def require_next_tokens(config: RunConfig) -> None:
     """Raise ConfigError for a run that fills gaps: what its model says of the next token means nothing."""
     if config.objective.type == "masked":
         what = f"{config.name} fills gaps from both sides, and does not say which token comes next"
-        raise ConfigError("objective.type", what, "evaluate or embed it, or take a run of objective next_token")
+        raise ConfigError(
+            "objective.type", what, "evaluate, explain or embed it, or take a run of objective next_token"
+        )

@@ -143,12 +143,12 @@ class RunConfig(Section, json_schema_extra=for_editors):
         return self.rows_per_micro_batch * self.train.gradient_accumulation_steps * self.model.context_length
 
     def _rules(self) -> Iterable[Rule]:
-        rules = [*rules_of_model(self), *rules_of_corpus(self), *rules_of_base(self), *rules_of_loss(self)]
+        rules = rules_of_model(self)
         if self.objective.type == "masked" or getattr(self.model, "attention_mask", "causal") == "none":
             from pellucid.config.gaps import rules_of_gaps
 
-            rules += rules_of_gaps(self)
-        return rules
+            rules += rules_of_gaps(self)  # before those of rows, of which a mask is a part
+        return [*rules, *rules_of_corpus(self), *rules_of_base(self), *rules_of_loss(self)]
 
 
 def rules_of_model(run: RunConfig) -> list[Rule]:

@@ -18,6 +18,7 @@ from typing import Any
 from torch import Tensor
 
 from pellucid.checkpoint.run_directory import find_step_directory
+from pellucid.config.gaps import require_next_tokens
 from pellucid.config.model import DecoderConfig
 from pellucid.errors import ConfigError, DataError
 from pellucid.files import write_whole
@@ -43,12 +44,14 @@ N_LIKELIEST = 10  # always recorded: as many as a cell of the logit lens lists
 def export_page(runs: Sequence[Path], file: Path, prompt: str | None = None, tour: Path | None = None) -> str | None:
     """Write the page of the runs, with this text or an example; returns why no model can run in a browser, or None.
 
-    tour: a file, or the name of a shipped one. CheckpointError for a run without a checkpoint, ConfigError where there
-    is no text to record, and the errors of `Microscope` and `Tours`.
+    tour: a file, or the name of a shipped one. CheckpointError for a run without a checkpoint, ConfigError for one that
+    fills gaps and where there is no text to record, and the errors of `Microscope` and `Tours`.
     """
     for run in runs:
         find_step_directory(run, "latest")
     microscope = Microscope(runs)
+    for config in microscope.runs.configs().values():
+        require_next_tokens(config)
     tours = Tours(microscope, files_of(tour))
     played = [] if tour is None else [tours.played(tour.stem)]
     recorded = record(microscope, prompt, played)
@@ -172,8 +175,6 @@ def unsupported_part(opened: Opened) -> str | None:
         return own
     if not config.attends_by_softmax:
         return f"{getattr(config.attention, 'type', config.attention)} attention"
-    if config.attention_mask == "none":
-        return "attention to both sides"
     if config.experts:
         return "a mixture of experts"
     if not opened.tokenizer.has_words:
