@@ -90,7 +90,7 @@ def _show(
         from pellucid.checkpoint.run_directory import steps_in
         from pellucid.config.load import load_run_config
         from pellucid.web.app import make_app  # imports PyTorch: two seconds, while the training starts
-        from pellucid.web.descriptions import LOOK_INSIDE, left_out
+        from pellucid.web.descriptions import PARTS, left_out
         from pellucid.web.openai.api import openai_routes
         from pellucid.web.openai.served import served_runs
         from pellucid.web.server import run
@@ -99,7 +99,7 @@ def _show(
     for config in [run_dir / "config.yaml" for run_dir in runs]:
         with suppress(PellucidError):  # the page itself shows why a run cannot be read
             if config.exists() and (lacks := left_out(load_run_config(config))):
-                parts = ", ".join(LOOK_INSIDE[part] for part in lacks["parts"])
+                parts = ", ".join(PARTS[part] for part in lacks["parts"])
                 note(f"{config.parent}: the page leaves out {parts}: {lacks['why']}")
     port = listening.getsockname()[1]
     pupils = f"http://{_own_address() if host in EVERYWHERE else host}:{port}/class" if for_class else None

@@ -17,6 +17,7 @@ from fastapi import APIRouter, Cookie, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pellucid.config.gaps import require_next_tokens
 from pellucid.errors import DataError
 from pellucid.tokenizer.pieces import token_text, visible
 from pellucid.web.errors import ApiError, error_response
@@ -60,6 +61,7 @@ class Round:
 
 def choices_after(microscope: Microscope, checkpoint: str, text: str) -> list[Choice]:
     """The likeliest next tokens by the model and in truth, in the order of their letters, then "something else"."""
+    require_next_tokens(microscope.runs.open(checkpoint).trained.config)
     opened, traced = microscope.traced(checkpoint, text)
     if len(traced.ids) == opened.model.context_length:
         raise DataError("the text so far", "it fills the model's context, and no token fits after it", "shorten it")

@@ -33,12 +33,15 @@ NOT_BEGUN: Json = {  # for a run whose folder has no config yet
     "has_chat": False,
     "left_out": None,
 }
-LOOK_INSIDE = {  # the page's parts that need a decoder, and their headings
+PARTS = {  # of the page, those that do not apply to all kinds of models, and their headings
+    "machine": "Your model",
     "attention": "Attention",
     "lens": "Logit lens",
     "inside": "Inside one step",
     "knock": "Knock out",
+    "compare": "Compare",
 }
+FILLS_GAPS = "this model fills gaps from both sides, and each token is shown as it is while it alone is hidden"
 
 
 def describe(name: str, path: Path) -> Json:
@@ -77,9 +80,12 @@ def reads(config: RunConfig) -> str:
 
 def left_out(config: RunConfig) -> Json | None:
     """The parts of the page that do not apply to this kind of model, and why; None if all do."""
+    if config.objective.type == "masked":
+        return {"parts": ["machine", "inside", "knock", "compare"], "why": FILLS_GAPS, "fills_gaps": True}
     if config.model.type == "decoder":
         return None
-    return {"parts": [*LOOK_INSIDE], "why": NOTHING_INSIDE.replace("model", f"model ({config.model.type})", 1)}
+    why = NOTHING_INSIDE.replace("model", f"model ({config.model.type})", 1)
+    return {"parts": ["attention", "lens", "inside", "knock"], "why": why, "fills_gaps": False}
 
 
 def most_reward(config: RunConfig) -> float | None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pellucid.config.gaps import require_next_tokens
 from pellucid.config.shipped import DEMO
 from pellucid.corpora.corpus import KnownConversations
 from pellucid.corpora.drawn import Drawn
@@ -26,6 +27,7 @@ from pellucid.inspection.attribution import attribute, what_decides
 from pellucid.inspection.beliefs import BeliefMaps, belief_maps
 from pellucid.inspection.build import known_corpus_of, scores_of_run
 from pellucid.inspection.explain import beginning_that_fits
+from pellucid.inspection.gaps import trace_gaps
 from pellucid.inspection.inside import has_experts
 from pellucid.inspection.interventions import Place, places_of
 from pellucid.inspection.knock_out import held_out_documents, knock_out_table
@@ -41,7 +43,7 @@ from pellucid.tokenizer.pieces import token_text
 from pellucid.web.cache import Cache
 from pellucid.web.runs import Opened, Runs
 from pellucid.web.tensors import DType, packed
-from pellucid.web.truths import truth_of_answer, truth_of_document
+from pellucid.web.truths import truth_of_answer, truth_of_document, truth_of_gaps_in
 
 Json = dict[str, Any]
 
@@ -108,15 +110,17 @@ class Microscope:
             best_NT = log_q_NTV.max(dim=-1)
             kl_NT = (own_end_TV - log_q_NTV).mul_(own_end_TV.exp()).sum(-1).clamp(min=0)
         following = torch.tensor(traced.ids[1:], dtype=torch.long)
+        own_end_TV = own_end_TV[1:] if opened.fills_gaps else own_end_TV[:-1]  # where each of these is predicted
         return {
             "checkpoint": checkpoint,
             "text": shown,
             "is_cut": shown != text,
+            "fills_gaps": opened.fills_gaps,
             "ids": traced.ids,
             "points": traced.points,
             "attention": packed(traced.attention, "float16"),
             **_experts(opened, traced),
-            "surprise": packed(-own_end_TV[:-1].gather(-1, following[:, None])[:, 0]),
+            "surprise": packed(-own_end_TV.gather(-1, following[:, None])[:, 0]),
             "lens": {
                 "ids": packed(best_NT.indices, "int32"),
                 "probabilities": packed(best_NT.values.exp()),
@@ -131,7 +135,7 @@ class Microscope:
 
     def _logits_at(self, opened: Opened, traced: Trace, at: int | None) -> Json:
         last = len(traced.ids) - 1
-        place = last if at is None else min(at, last)
+        place = last if at is None else min(max(at, int(opened.fills_gaps)), last)  # what begins a text is never hidden
         logits_NV = traced.unembed(traced.residuals[:, place])
         answer: Json = {"at": place, "logits": packed(logits_NV), "added": None}
         if isinstance(opened.model, Decoder):
@@ -149,6 +153,13 @@ class Microscope:
         places, patch_text = tuple(changes.knock_out), changes.patch_text
 
         def compute() -> Trace:
+            if opened.fills_gaps:
+                if places:
+                    require_next_tokens(opened.trained.config)
+                if len(ids) == 1:
+                    raise ConfigError("text", "it is empty, and no token of it can be hidden", "type one")
+                with self._forward:
+                    return trace_gaps(opened.model, opened.tokenizer, shown)
             other = None if patch_text is None else self._trace(checkpoint, patch_text)[0]
             with self._forward:
                 if not places and not isinstance(opened.model, Decoder):
@@ -177,7 +188,9 @@ class Microscope:
         self, checkpoint: str, text: str, layer: int, changes: Changes = UNCHANGED, dtype: DType = "float32"
     ) -> Json:
         """The steps of one layer."""
-        require_decoder(self.runs.open(checkpoint).model, "inside")
+        opened = self.runs.open(checkpoint)
+        require_next_tokens(opened.trained.config)
+        require_decoder(opened.model, "inside")
         traced = self._trace(checkpoint, text, changes)[0]
         with self._forward:  # its layer computes again, which a trace beside it would record
             steps = traced.inside(layer)
@@ -186,6 +199,7 @@ class Microscope:
     def heads(self, checkpoint: str) -> Json:
         """Scores and names of the heads, on random tokens read twice."""
         opened = self.runs.open(checkpoint)
+        require_next_tokens(opened.trained.config)
 
         def compute() -> Json:
             with self._forward:
@@ -199,6 +213,7 @@ class Microscope:
         It takes seconds, so it is kept in the folder of the run, by the hash of the checkpoint.
         """
         opened = self.runs.open(checkpoint)
+        require_next_tokens(opened.trained.config)
         corpus = known_corpus_of(opened.trained, "knock_out")
 
         def compute() -> Json:
@@ -234,7 +249,8 @@ class Microscope:
             with self.runs.grammar:
                 if isinstance(corpus, KnownConversations):
                     return truth_of_answer(corpus, tokenizer, shown)
-                return truth_of_document(corpus.language, tokenizer, shown) if corpus else {"known": False}
+                truth = truth_of_gaps_in if opened.fills_gaps else truth_of_document
+                return truth(corpus.language, tokenizer, shown) if corpus else {"known": False}
 
         if why := self.runs.why_no_truth(opened):
             return {"known": False, "why": why}
@@ -247,7 +263,7 @@ class Microscope:
         """
         opened = self.runs.open(checkpoint)
         corpus = self.runs.corpus(opened)
-        if not isinstance(corpus, Drawn):
+        if not isinstance(corpus, Drawn) or opened.fills_gaps:
             return NOTHING_DECIDES
         shown = beginning_that_fits(opened.tokenizer, text, opened.model.context_length - 1)
 
@@ -268,6 +284,7 @@ class Microscope:
         {"known": False} unless the corpus is a hidden Markov model, and each symbol a token of a decoder.
         """
         opened = self.runs.open(checkpoint)
+        require_next_tokens(opened.trained.config)
         language = getattr(self.runs.corpus(opened), "language", None)
         model, tokenizer = opened.model, opened.tokenizer
         if not isinstance(language, Hidden) or not isinstance(model, Decoder):

@@ -18,7 +18,6 @@ from typing import Any
 
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import MANIFEST
-from pellucid.config.gaps import require_next_tokens
 from pellucid.config.load import load_run_config
 from pellucid.config.run import RunConfig
 from pellucid.corpora.corpus import ConversationCorpus, Corpus, KnownConversations, Turn
@@ -69,6 +68,10 @@ class Opened:
     @property
     def tokenizer(self) -> Tokenizer:
         return self.trained.tokenizer
+
+    @property
+    def fills_gaps(self) -> bool:
+        return self.trained.config.objective.type == "masked"
 
     @property
     def n_bytes(self) -> int:
@@ -181,12 +184,14 @@ class Runs:
         """A beginning of a held-out document for each skill, ending just before a token that takes it.
 
         The first, for a choice, ends where several tokens are likely. Where no truth is known: the first words of each.
+        For a model that fills gaps, the documents, as the truth of gaps is known only of whole ones.
         """
         opened = self.open(checkpoint)
         corpus, tokenizer = self.known(opened), opened.tokenizer
         documents = self.held_out(checkpoint, FABLES_FOR_EXAMPLES)
-        beginnings = [{"skill": None, "text": _first_words(text)} for text in documents]
-        if not isinstance(corpus, Drawn):
+        begins = str if opened.fills_gaps else _first_words
+        beginnings = [{"skill": None, "text": begins(text)} for text in documents]
+        if opened.fills_gaps or not isinstance(corpus, Drawn):
             return beginnings
         shortest: dict[str, str] = {}
         with self.grammar:
@@ -271,7 +276,6 @@ def _present(path: Path) -> Path:
 
 def _load(directory: Path, digest: str) -> Opened:
     trained = load_trained_model(directory)
-    require_next_tokens(trained.config)
     reads = f"{trained.tokenizer.to_json()}{trained.config.model_dump_json()}{trained.data_fingerprint}"
     reading = hashlib.sha256(reads.encode()).hexdigest()
     precision = precision_here(trained.config.train.device, trained.config.train.precision)

@@ -63,7 +63,9 @@ class Tours:
 
     def _runs_of(self, tour: TourConfig) -> dict[str, str]:
         """By name in the tour, the name of the first served run that fits and is not taken yet."""
-        keys = {name: flat(config.model_dump(mode="json")) for name, config in self._microscope.runs.configs().items()}
+        configs = self._microscope.runs.configs().items()
+        fitting = [named for named in configs if named[1].objective.type != "masked"]  # tours ask what comes next
+        keys = {name: flat(config.model_dump(mode="json")) for name, config in fitting}
         chosen: dict[str, str] = {}
         for role, wanted in tour.runs.items():
             where = flat(wanted.where)

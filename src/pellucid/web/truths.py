@@ -5,10 +5,11 @@ Shapes: T tokens.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pellucid.corpora.corpus import KnownConversations
+from pellucid.data.both_sides import distributions_from_both_sides
 from pellucid.data.truth import Distribution, skill_characters
 from pellucid.errors import DataError
 from pellucid.inspection.explain_truth import TextTruth, truth_of_text
@@ -38,6 +39,15 @@ def truth_of_document(language: Language, tokenizer: Tokenizer, text: str) -> Js
         "next_characters": dict(truth.next_characters),
         "skills": _skills(language, tokenizer, text, truth),
     }
+
+
+def truth_of_gaps_in(language: Language, tokenizer: Tokenizer, text: str) -> Json:
+    """`truth_of_document` for a model that fills gaps: p(token | all others in a document) at each place."""
+    ids = tokenizer.encode(text)
+    known: Iterable[Distribution | None] = distributions_from_both_sides(language, tokenizer, text)
+    given = _at_each([*(list(known) or [None] * len(ids)), None], [tokenizer.end_of_text, *ids])
+    moved = {name: [None, *given[name][:-1]] for name in ("positions", "entropy")}
+    return {**truth_of_document(language, tokenizer, text), **given, **moved}
 
 
 def truth_of_answer(corpus: KnownConversations, tokenizer: Tokenizer, text: str) -> Json:

@@ -183,7 +183,7 @@ class EngineThread:
                         engine.add(writing)
                     written = engine.step()
             except Exception as error:  # a bug, or a full memory: the next request starts with a new engine
-                _log.exception("the engine failed")
+                _log.error("the engine failed: %s", error, exc_info=None if isinstance(error, PellucidError) else error)
                 for job in jobs.values():
                     job.engine_error = without_frames(error)
                 _wake(set(jobs.values()))

@@ -10,7 +10,7 @@ const MOST = 60; // characters of a text or a link below a picture
 
 export function linkCopies(sections, view) {
   for (const [part, section] of Object.entries(sections)) {
-    const name = section.querySelector("h2").textContent.trim();
+    const name = section.querySelector("h2").innerText.trim(); // without words that are not shown
     const said = h("span", { "aria-live": "polite" });
     const button = (words, onclick) => h("button.eq", { onclick, "aria-label": `${words}: ${name}` }, words);
     const link = button("copy link", () => copy(view.store.linkTo(part), said));

@@ -32,6 +32,8 @@ const SAYS = {
   57: "Scores are squashed between −cap and cap, so that no weight is nearly 1 only because vectors are long.",
   58: "One norm stands before the sublayer, and one on what it returns.",
   59: "In layers with a window, where distances are short, the clocks of RoPE turn faster.",
+  62: "Every position takes from all of its text, also from what comes later.",
+  63: "What fits a gap: put each token into its place, and compare the probabilities of the whole texts.",
 };
 
 // Which lines of which equations compute a step of a layer (model/residual.py and the layers name the steps).

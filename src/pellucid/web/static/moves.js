@@ -16,8 +16,9 @@ export function selectToken(view, place) {
 // The token that is looked from.
 export function placeOf(view) {
   const { at } = view.state;
-  const last = view.trace.ids.length - 1;
-  return at < 0 ? last : Math.min(at, last);
+  const { ids, fills_gaps } = view.trace;
+  const last = ids.length - 1;
+  return at < 0 ? last : Math.min(Math.max(at, fills_gaps ? 1 : 0), last); // what begins a text is never hidden
 }
 
 // Heads are counted through all layers.

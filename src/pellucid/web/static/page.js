@@ -38,6 +38,9 @@ const PANELS = {
   compare: comparePanel,
 };
 
+// A model that fills gaps draws no token, and there is none to guess.
+const OF_GAPS = { temperature: 1, top_k: 0, top_p: 1, guess: false };
+
 export async function showPage(source) {
   const view = makeView(source);
   const { store } = view;
@@ -123,7 +126,8 @@ function makeView(source) {
     // The state, without what a model of this kind cannot do.
     get state() {
       const state = store.get();
-      return leftOut(this, state.checkpoint) ? { ...state, off: "", inside: false } : state;
+      const lacks = leftOut(this, state.checkpoint);
+      return lacks ? { ...state, off: "", inside: false, ...(lacks.fills_gaps && OF_GAPS) } : state;
     },
     runs: [],
     metrics: {}, // by run, as are samples and live
@@ -175,8 +179,8 @@ function linkParts(sections) {
   const links = new Map();
   for (const section of Object.values(sections)) {
     const heading = section.querySelector("h2");
-    const [number, name] = [heading.querySelector("b").textContent, heading.lastChild.textContent.trim()];
-    links.set(section, h("button", { onclick: () => goTo(section) }, number && h("b", number), ` ${name}`));
+    const [number, ...name] = [...heading.cloneNode(true).childNodes];
+    links.set(section, h("button", { onclick: () => goTo(section) }, number.textContent && number, name));
     list.append(h("li", links.get(section)));
   }
   const mark = () => {

@@ -6,7 +6,7 @@ import { term } from "./glossary.js";
 import { nameInWords, scoresOf, UNNAMED } from "./head_names.js";
 import { decidingHere, headOf, headsThatLook, LOOKS, nameOfHead, placeOf, rove, selectToken } from "./moves.js";
 import { sum } from "./tensor.js";
-import { nameAt } from "./tokens.js";
+import { GAP, nameAt } from "./tokens.js";
 
 const MOST_SOURCES = 6;
 const SHARES = Float32Array.from({ length: 256 }, (_, i) => (i / 255) ** 2); // a bar of colours, by their root
@@ -123,7 +123,7 @@ export function attentionPanel(root, view) {
     const { trace, model } = view;
     const [here, decides] = [placeOf(view), decidingHere(view)];
     const weights = trace.attention.row(layer, head, here).values;
-    const places = [...weights.keys()].slice(0, here + 1);
+    const places = [...weights.keys()].slice(0, trace.fills_gaps ? undefined : here + 1);
     const order = places.toSorted((a, b) => weights[b] - weights[a]).slice(0, MOST_SOURCES);
     drawNames(rowNames, [here]);
     drawNames(columnNames, order);
@@ -138,7 +138,7 @@ export function attentionPanel(root, view) {
     const token = (s) => {
       const marks = [!s && "start", decides.includes(s) && "decides"].filter(Boolean).join(" ");
       const attributes = { class: marks, style: { "--w": Math.sqrt(weights[s]) }, title: percent(weights[s]) };
-      return h("span", attributes, s ? model.texts[trace.ids[s]] : "start");
+      return h("span", attributes, trace.fills_gaps && s === here ? GAP : s ? model.texts[trace.ids[s]] : "start");
     };
     fill(seen, places.map(token));
     decided.hidden = !decides.length;
@@ -187,7 +187,10 @@ export function attentionPanel(root, view) {
     if (s === null)
       return fill(pointed, h("span.muted", "Each row looks at the columns. Point at a weight to read it."));
     const weight = trace.attention.at(layer, head, t, s);
-    const takes = s > t ? " may not look ahead at " : [" takes ", figure("weight", weight, percent(weight)), " from "];
+    const takes =
+      s > t && !trace.fills_gaps
+        ? " may not look ahead at "
+        : [" takes ", figure("weight", weight, percent(weight)), " from "];
     fill(pointed, h("b.mono", nameAt(view, t)), takes, h("b.mono", nameAt(view, s)));
   }
 }

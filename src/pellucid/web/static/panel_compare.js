@@ -63,6 +63,8 @@ export function comparePanel(root, view) {
     if (!isThere(view, rival)) return `${nameOf(rival)} is not there any more. Choose another B.`;
     if (view.otherProblem) return view.otherProblem;
     if (!other) return both.children.length ? null : "B is reading …";
+    if (other.fills_gaps)
+      return "B fills gaps: it knows what comes after each token, which A does not. Choose another B.";
     const n = Math.min(other.ids.length, view.base.ids.length); // one may read fewer at once
     if (String(other.ids.slice(0, n)) === String(view.base.ids.slice(0, n))) return null;
     return "B splits this text into different tokens, so the two cannot be compared token by token.";

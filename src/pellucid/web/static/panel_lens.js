@@ -69,7 +69,7 @@ export function lensPanel(root, view) {
       room = Math.floor((width - HEADERS[Number(width > 38)]) / CELL);
     }
     const n_columns = Math.max(2, Math.min(T, room));
-    const first = Math.max(0, Math.min(T - n_columns, here - Math.floor(n_columns * 0.7)));
+    const first = Math.max(trace.fills_gaps ? 1 : 0, Math.min(T - n_columns, here - Math.floor(n_columns * 0.7)));
     const places = Array.from({ length: n_columns }, (_, i) => first + i).filter(
       (place) => place < T && !(isGuess && place > here),
     );
@@ -109,7 +109,12 @@ export function lensPanel(root, view) {
     const truth = matching(view.truth, trace);
     const p = truth?.positions?.[here];
     root.classList.toggle("no-truth", !truth?.known);
-    fill(title, nameOfPoint(trace.points[point], point, trace), ", after ", h("b.mono", nameAt(view, here)));
+    fill(
+      title,
+      nameOfPoint(trace.points[point], point, trace),
+      trace.fills_gaps ? ", in place of " : ", after ",
+      h("b.mono", nameAt(view, here)),
+    );
     setFigure(toEnd, state.guess ? null : divergence(end, logQ)); // it would tell how sure the model is
     setFigure(toTruth, p && !state.guess ? divergenceFromTruth(p, logQ) : null);
     const best = likeliest(logQ, N_SHOWN);

@@ -8,7 +8,7 @@ import { isUpToDate } from "./requests.js";
 import { candidates, divergenceFromTruth, draw as drawToken, likeliest, logSoftmax } from "./sampling.js";
 import { SLIDERS, slider } from "./slider.js";
 import { mostRead, runHere } from "./store.js";
-import { nameAt, textOf, visible } from "./tokens.js";
+import { GAP, nameAt, textOf, visible } from "./tokens.js";
 import { matching } from "./truth.js";
 import { drawVerdict } from "./verdict.js";
 
@@ -26,8 +26,10 @@ export function nextPanel(root, view) {
   const written = h("p.written");
   const sums = h("dl.facts");
   const [kl, entropy, left] = [figure("kl", null), figure("entropy", null), figure("left", null)];
+  const drawable = fact("tokens that can be drawn", left);
+  drawable.classList.add("if-next");
   sums.append(
-    fact("tokens that can be drawn", left),
+    drawable,
     h("div.if-truth", h("dt", term("entropy"), " of the truth: how open it is"), h("dd", entropy, h("small", " nats"))),
     h("div.if-truth", h("dt", term("KL"), " to the truth: how far off the model is"), h("dd", kl, h("small", " nats"))),
   );
@@ -42,8 +44,12 @@ export function nextPanel(root, view) {
   let acts = []; // asked for, and waiting for the trace of the text that they go on from
   let askedFor = ""; // that text, where it is looked from, and by which checkpoint
   root.classList.add("next");
-  const moved = sliders.map(({ element }) => element);
-  const controls = h("div.controls", moved, h("div.buttons", sample, write, rewind), said, verdict, sums);
+  const draws = h(
+    "div.if-next",
+    sliders.map(({ element }) => element),
+    h("div.buttons", sample, write, rewind),
+  );
+  const controls = h("div.controls", draws, said, verdict, sums);
   root.append(h("div.expected", written, title, guessing.element, key, bars), controls);
   return { draw };
 
@@ -65,8 +71,8 @@ export function nextPanel(root, view) {
       drawVerdict(verdict, truth, trace, runHere(view).writes, view.examples);
     const isLast = here === trace.ids.length - 1;
     sample.textContent = isLast ? "Sample a token" : "Sample from here";
-    rewind.disabled = trace.ids.length < 2;
-    for (const button of [sample, write]) button.disabled = !view.source.canType;
+    rewind.disabled = trace.ids.length < 2 || trace.fills_gaps;
+    for (const button of [sample, write]) button.disabled = !view.source.canType || trace.fills_gaps;
   }
 
   function redraw(here, truth) {
@@ -84,12 +90,19 @@ export function nextPanel(root, view) {
       truth: known ? lookUp(known) : null,
     };
     root.classList.toggle("no-truth", !truth?.known);
-    fill(title, "After ", h("b.mono", nameAt(view, here)), h("span.muted", ` (token ${here})`));
+    const isGap = trace.fills_gaps;
+    fill(
+      title,
+      isGap ? "In place of " : "After ",
+      h("b.mono", nameAt(view, here)),
+      h("span.muted", ` (token ${here})`),
+    );
     const before = textOf(model, trace.ids.slice(1, Math.max(1, here)));
     fill(
       written,
       before.length > MOST_BEFORE ? `… ${before.slice(-MOST_BEFORE).replace(/^\S*\s/, "")}` : before,
-      here > 0 && h("b", textOf(model, [trace.ids[here]])),
+      here > 0 && h("b", isGap ? GAP : textOf(model, [trace.ids[here]])),
+      isGap && textOf(model, trace.ids.slice(here + 1)).slice(0, MOST_BEFORE),
     );
     setFigure(left, kept.ids.length, thousands(kept.ids.length));
     setFigure(entropy, truth?.entropy?.[here] ?? null);
@@ -97,8 +110,8 @@ export function nextPanel(root, view) {
     const sample = (name, words) => h("span", h(`span.bar.${name}`), words);
     fill(
       key,
-      sample("model", "model, after the sliders"),
-      sample("raw", "before the sliders"),
+      sample("model", isGap ? "model" : "model, after the sliders"),
+      !isGap && sample("raw", "before the sliders"),
       p.base && sample("base", state.instead ? "as it was" : "with all its parts"),
       truth?.known && sample("truth", known ? "truth" : "truth: not known here"),
     );
@@ -108,7 +121,10 @@ export function nextPanel(root, view) {
     bars.hidden = key.hidden = isHidden;
     guessing.draw(here, p.raw, p.truth, ids);
     const isKept = new Set(kept.ids);
-    fill(bars, !isHidden && ids.map((id) => candidate(id, p, isKept.has(id), id === trace.ids[here + 1])));
+    fill(
+      bars,
+      !isHidden && ids.map((id) => candidate(id, p, isKept.has(id), id === trace.ids[isGap ? here : here + 1])),
+    );
   }
 
   function candidate(id, p, isKept, follows) {
@@ -116,7 +132,7 @@ export function nextPanel(root, view) {
     const drawn = number("model", p.drawn(id), isKept ? percent(p.drawn(id)) : "cut off");
     drawn.dataset.raw = p.raw(id).toPrecision(7);
     const marks = [!isKept && "cut", follows && "follows", id === guessing.guessedId() && "guessed"];
-    const title = follows ? "what the text goes on with" : "";
+    const title = follows ? (view.trace.fills_gaps ? "what stands there" : "what the text goes on with") : "";
     const bars = [
       h("span.track", bar("raw", p.raw(id)), bar("model", p.drawn(id))),
       p.base && h("span.track.thin", bar("base", p.base(id))),

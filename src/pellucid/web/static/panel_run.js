@@ -142,7 +142,8 @@ export function runPanel(root, view) {
     if (!moment) return fill(samples);
     const steps = [figure("sample_step", moment.step, thousands(moment.step)), moment.step === 1 ? " step" : " steps"];
     const texts = moment.texts.slice(0, 2).map((text) => h("blockquote", run.has_chat ? withBold(text) : text));
-    fill(samples, h("h3", "What it wrote after ", steps), texts);
+    const did = run.left_out?.fills_gaps ? "What it put into gaps, in brackets, after " : "What it wrote after ";
+    fill(samples, h("h3", did, steps), texts);
   }
 }
 

@@ -8,10 +8,11 @@ export const NONE = "none";
 // or, where there is no such run, a checkpoint of this one that had learned about half of it.
 export function rivalOf(view) {
   const { other, checkpoint } = view.state;
-  if (other) return other === NONE ? "" : other;
   const here = runHere(view);
-  if (!here) return "";
-  const isRival = (run) => run !== here && run.checkpoints.length && run.vocabulary === here.vocabulary;
+  if (!here || here.left_out?.fills_gaps) return "";
+  if (other) return other === NONE ? "" : other;
+  const isRival = (run) =>
+    run !== here && run.checkpoints.length && run.vocabulary === here.vocabulary && !run.left_out?.fills_gaps;
   const rival = view.runs.find(isRival);
   if (rival) return bestOf(rival);
   const early = halfway(here.checkpoints);

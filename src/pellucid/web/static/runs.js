@@ -64,7 +64,11 @@ async function open(view, checkpoint) {
   }
   useDefaults(view);
   view.draw();
-  if (leftOut(view, checkpoint)) return;
+  const lacks = leftOut(view, checkpoint);
+  if (lacks) {
+    if (view.state.checkpoint === checkpoint) view.heads = { problem: `${lacks.why}.` };
+    return view.draw();
+  }
   const heads = await view.source.heads({ checkpoint }).catch(({ message }) => ({ problem: message }));
   if (view.state.checkpoint === checkpoint) view.heads = heads;
   view.draw();

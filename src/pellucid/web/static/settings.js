@@ -15,7 +15,11 @@ export function settings(root, view) {
   const options = Object.entries(THEMES).map(([value, name]) => h("option", { value }, name));
   const theme = h("select", { id: "set-theme", onchange: () => set({ theme: theme.value }) }, options);
   follow(() => (theme.value = view.store.get().theme));
-  root.append(toggle("guess", "Guess first"), toggle("large", "Projector"), h("label", h("span.sr", "Theme"), theme));
+  root.append(
+    h("span.if-next", toggle("guess", "Guess first")),
+    toggle("large", "Projector"),
+    h("label", h("span.sr", "Theme"), theme),
+  );
 }
 
 export function applySettings({ large, theme }) {

@@ -43,6 +43,7 @@ const drawn = {};
 export function leaveOut(view, sections) {
   const lacks = leftOut(view, view.state.checkpoint) ?? leftOut(view, view.trace?.checkpoint ?? "");
   if (!changed(drawn, lacks?.why)) return;
+  document.body.classList.toggle("gaps", lacks?.fills_gaps ?? false);
   const links = document.getElementById("parts").children;
   Object.entries(sections).forEach(([name, section], i) => {
     section.hidden = links[i].hidden = lacks?.parts.includes(name) ?? false;

@@ -7,6 +7,8 @@ export function nameAt({ trace, model }, place) {
   return place ? visible(model.texts[trace.ids[place]]) : "start";
 }
 
+export const GAP = "▢"; // in place of a hidden token
+
 // A character may be spread over several tokens, so it is their bytes that are joined. Of the marks in a conversation,
 // which have none, it is their names, as they can be typed.
 export function textOf({ bytes: hex, texts, has_chat }, ids) {

@@ -14,7 +14,7 @@ export function drawVerdict(verdict, truth, trace, writes, examples) {
   verdict.classList.toggle("impossible", !truth.is_possible);
   if (!trace.text) return fill(verdict, `An empty page: any ${writes} may begin here.`);
   const sign = h("span.sign", { "aria-hidden": "true" }, truth.is_possible ? "✓" : "✗");
-  const said = [inWords(truth, trace.text, writes), blankFirst(truth, trace.text, examples)];
+  const said = [inWords(truth, trace, writes), blankFirst(truth, trace.text, examples)];
   fill(verdict, sign, "The language's rules say: ", said);
 }
 
@@ -24,10 +24,12 @@ function blankFirst({ possible_length }, text, examples) {
   return isForgotten ? " Here a text begins with a blank." : "";
 }
 
-function inWords({ is_answer, is_whole, is_possible, positions, possible_length }, text, writes) {
+function inWords({ is_answer, is_whole, is_possible, positions, possible_length }, { text, fills_gaps }, writes) {
   const a = is_answer ? "an answer" : `a ${writes}`;
   if (is_whole && is_possible) return is_answer ? "a whole answer." : `a whole ${writes}, and nothing can follow.`;
-  const insideWord = "The text stops inside a word, so the next token has no exact truth.";
+  const insideWord = fills_gaps
+    ? `What fits a gap is known exactly only in a whole ${writes}.`
+    : "The text stops inside a word, so the next token has no exact truth.";
   if (is_possible) return [`${a} can begin like this.`, positions.at(-1) ? "" : ` ${insideWord}`];
   const wrong = text.slice(possible_length);
   const shown = visible(wrong.slice(0, 24)) + (wrong.length > 24 ? "…" : "");
