@@ -28,7 +28,7 @@ LESSON = re.compile(r"^\| \[(.+?)\]\((\d\d_\w+\.md)\) \| (.+?) \|", re.MULTILINE
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".js": "javascript", ".json": "json", ".toml": "toml"}
 SEARCH_WORKER = ROOT / "scripts/site_search.js"
-MICROSCOPE, TOUR = "microscope_of_the_demo.html", "tour_of_the_demo.html"
+MICROSCOPE, TOUR, LAB = "microscope_of_the_demo.html", "tour_of_the_demo.html", "lab.html"
 STYLE = """\
 body:has(.microscope) .md-grid { max-width: 72rem; }
 :where(article:has(.microscope)) > :is(p, blockquote, div.highlight) { max-width: 44rem; }
@@ -95,7 +95,8 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Exports the page of the shipped demo into the site, and once more with the shortest tour, with which it opens."""
+    """Writes the page that trains, and exports that of the shipped demo, also as it opens with the shortest tour."""
+    subprocess.run([sys.executable, "-m", "pellucid", "lab", Path(config.site_dir) / LAB], check=True)
     for name, tour in ((MICROSCOPE, []), (TOUR, ["--tour", shortest_tour()[0]])):
         export = ["serve", "demo", "--export", Path(config.site_dir) / name, *tour]
         subprocess.run([sys.executable, "-m", "pellucid", *export], check=True)
@@ -118,6 +119,7 @@ This is the demo that comes with Pellucid, under the Model Microscope. It runs i
 
 <a class="md-button md-button--primary" href="{TOUR}">{title} · {minutes} minutes</a>
 <a class="md-button" href="{MICROSCOPE}">Open it alone</a>
+<a class="md-button" href="{LAB}">Train a model yourself, in a page</a>
 
 <a href="{MICROSCOPE}"><img src="microscope.png" alt="The first screen of the Model Microscope"></a>
 </div>

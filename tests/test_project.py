@@ -49,7 +49,8 @@ def test_no_docstring_begins_in_the_middle_of_a_sentence():
 # Who may build a corpus from a config alone: it is about to be trained on, or is one to compare with.
 BUILDERS = {
     "data/prepared.py": {"what_decides_tokens"},
-    "data/both_sides.py": {"truth_from_both_sides"},  # it compares it with what the tokens were made of
+    "data/both_sides.py": {"truth_from_both_sides"},
+    "web/lab.py": {"language_of"},  # it compares it with what the tokens were made of
     "recipe.py": {"build_task", "build_session"},
     "trained.py": {"corpus"},
     "runs/evaluate_run.py": {"_fingerprint_now"},

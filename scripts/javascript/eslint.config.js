@@ -4,7 +4,7 @@ import js from "@eslint/js";
 
 const BROWSER = `AbortController Blob DOMParser DOMRect DecompressionStream Event EventTarget IntersectionObserver MessageEvent Node ResizeObserver
   Response TextDecoder TextEncoder URL URLSearchParams XMLSerializer addEventListener atob clearInterval clearTimeout document fetch getComputedStyle
-  history location matchMedia navigator performance cancelAnimationFrame requestAnimationFrame sessionStorage setInterval setTimeout window`;
+  history location matchMedia navigator performance cancelAnimationFrame requestAnimationFrame postMessage crypto Worker sessionStorage setInterval setTimeout window`;
 
 export default [
   js.configs.recommended,

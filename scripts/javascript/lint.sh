@@ -14,6 +14,6 @@ fi
 fix=$([ "$1" = --fix ] && echo --fix)
 bin=$PWD/node_modules/.bin
 cd ../..
-files="src/pellucid/web/static/*.js lessons/live/*.js scripts/*.js scripts/javascript/*.js"
+files="src/pellucid/web/static/*.js $(ls src/pellucid/web/lab/*.js | grep -v /jax.js) lessons/live/*.js scripts/*.js scripts/javascript/*.js"
 "$bin/eslint" --config scripts/javascript/eslint.config.js $fix $files &&
     "$bin/prettier" --config scripts/javascript/package.json --log-level warn ${fix:+--write} --check $files

@@ -39,6 +39,7 @@ COMMANDS = {
     "heads": "looking.heads",
     "serve": "serving.serve",
     "train-for-page": "serving.train_for_page",
+    "lab": "serving.lab",
     "embed": "embedding.embed",
     "nearest": "embedding.nearest",
     "map": "embedding.draw_map",

@@ -134,11 +134,31 @@ def _own_address() -> str:
         return str(asking.getsockname()[0])
 
 
-def export_runs(runs: list[Path], file: Path, prompt: str | None, tour: Path | None = None) -> None:
-    """Write the page as a file."""
+def lab(
+    file: Annotated[Path, Argument(metavar="FILE", help="The page to write, as lab.html.")],
+    rules: Annotated[
+        Path | None,
+        Argument(metavar="RULES", help="Rules of a language of your own, instead of those that are shipped."),
+    ] = None,
+) -> None:
+    """Write a page that trains a small model in a browser."""
+    _require_writable(file)
+    with heavy_imports():
+        from pellucid.web.lab import write_lab
+
+    write_lab(file, rules)
+    note(f"wrote {file}, {file.stat().st_size / 1e6:.1f} MB; open it in a browser")
+
+
+def _require_writable(file: Path) -> None:
     if file.is_dir() or not file.parent.is_dir():
         what = "this is a folder" if file.is_dir() else f"there is no folder {file.parent}"
         raise InputOutputError(str(file), what, "name a file in a folder that is there")
+
+
+def export_runs(runs: list[Path], file: Path, prompt: str | None, tour: Path | None = None) -> None:
+    """Write the page as a file."""
+    _require_writable(file)
     with heavy_imports():
         from pellucid.web.export import export_page
 

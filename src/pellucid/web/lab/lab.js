@@ -1,0 +1,277 @@
+// The page: a language, one or two models that learn it side by side, each in a worker of its own.
+
+import { drawCurves, drawDocument, drawMap, drawSkills, textOf } from "./panels.js";
+import { fill, fixed, h, thousands } from "./elements.js";
+import { held, runArchive, workerAddress } from "./files.js";
+
+const LAYERS = [1, 2, 3, 4];
+const WIDTHS = [16, 32, 64, 128];
+const HEADS = 4;
+const NEAR = 0.02; // of the floor: as near as the page calls "there"
+
+const $ = (id) => document.getElementById(id);
+
+let languages, address, language;
+let sides = [];
+let seed = 0;
+
+const failed = (why) => {
+  $("trouble").hidden = false;
+  $("trouble").textContent = why;
+};
+
+async function start() {
+  if (typeof WebAssembly !== "object" || typeof DecompressionStream !== "function")
+    return failed("This browser is too old to train a model. Any browser of the last three years can.");
+  const { languages: all, worker } = await held($("data"));
+  [languages, address] = [all, workerAddress(worker)];
+  fill(
+    $("languages"),
+    h("legend", "A language"),
+    languages.map(({ name, title }, i) =>
+      h(
+        "label",
+        h("input", { type: "radio", name: "language", value: name, checked: !i, onchange: () => choose(languages[i]) }),
+        ` ${title}`,
+      ),
+    ),
+  );
+  fill($("predict"), predictForm());
+  $("second").onclick = () => (sides.length > 1 ? keepOne() : addSide());
+  choose(languages[0]);
+}
+
+function choose(chosen) {
+  language = chosen;
+  fill($("says"), language.says);
+  fill(
+    $("examples"),
+    [0, 1].map((i) => h("li", textOf(language, [...rowOf(i)]))),
+  );
+  $("guess").value = "";
+  fill($("verdict"));
+  for (const side of sides) side.end();
+  sides = [];
+  addSide();
+}
+
+function rowOf(document) {
+  const { ids, lengths, length_of_row: n } = language.held_out;
+  return ids.subarray(document * n + 1, document * n + lengths[document] - 1);
+}
+
+function predictForm() {
+  return [
+    h("label", { for: "guess" }, "Predict first: how low can the loss get, in nats per token? "),
+    h("input", { id: "guess", type: "number", min: 0, max: 10, step: 0.05, inputmode: "decimal" }),
+    h("span", { id: "verdict", role: "status" }),
+  ];
+}
+
+function addSide() {
+  sides.push(makeSide(sides.length));
+  showSides();
+}
+
+function keepOne() {
+  sides.pop().end();
+  showSides();
+}
+
+function showSides() {
+  fill(
+    $("sides"),
+    sides.map(({ element }) => element),
+  );
+  $("second").textContent = sides.length > 1 ? "Only one model" : "A second model beside it";
+  redraw();
+}
+
+function redraw() {
+  const { floor, by_frequency: byFrequency, config } = language;
+  drawCurves($("curve"), sides, { floor, byFrequency, steps: config.train.steps });
+}
+
+// A model with its own worker and panels.
+function makeSide(index) {
+  const side = { held: [], end: () => worker.terminate() };
+  const worker = new Worker(address);
+  const model = {
+    n_layers: Math.min(LAYERS.at(-1), language.config.model.n_layers),
+    d_model: language.config.model.d_model,
+  };
+  const now = { document: 0, place: 5, head: 0, isTraining: false, hasBegun: false, step: 0, looked: null };
+  const steps = language.config.train.steps;
+
+  const name = index ? "rival" : "model";
+  const says = h("p.status", { role: "status" });
+  const wrote = h("p.wrote");
+  const text = h("div.document");
+  const canvas = h("canvas", {
+    role: "img",
+    "aria-label": "Where the chosen head looks: a row for each token, a column for each that it looks back at",
+  });
+  const heads = h("select", { "aria-label": "head", onchange: () => ((now.head = Number(heads.value)), draw()) });
+  const skills = h("table.skills");
+  const ask = (type, more = {}) => worker.postMessage({ type, ...more });
+
+  const slider = (label, values, key) => {
+    const shown = h("output", String(model[key]));
+    const oninput = (event) => {
+      model[key] = values[Number(event.target.value)];
+      shown.textContent = model[key];
+      begin();
+    };
+    const at = values.indexOf(model[key]);
+    return h(
+      "label.slider",
+      label,
+      h("input", { type: "range", min: 0, max: values.length - 1, step: 1, value: at, oninput }),
+      shown,
+    );
+  };
+  const go = h("button.primary", { onclick: () => (now.isTraining ? ask("pause") : train()) }, "Train");
+  const one = h("button", { onclick: () => (judge(), ask("step")) }, "One update");
+  const again = h("button", { onclick: () => ((seed += 1), begin(), train()) }, "Again with another seed");
+  const download = h("button", { onclick: () => ask("weights") }, "Download the model");
+
+  side.element = h(
+    `section.side.${name}`,
+    h("h2", index ? "The second model" : "The model"),
+    slider("Layers", LAYERS, "n_layers"),
+    slider("Width", WIDTHS, "d_model"),
+    h("p.buttons", go, one, again, download),
+    says,
+    h("h3", "What it writes"),
+    wrote,
+    h("h3", "What it expects next, beside the truth"),
+    h(
+      "p.buttons",
+      "Text ",
+      language.truth.map((_, i) => h("button", { onclick: () => look(i) }, String(i + 1))),
+    ),
+    text,
+    h("h3", "Where a head looks ", heads),
+    canvas,
+    skills,
+  );
+
+  function begin() {
+    side.held = [];
+    Object.assign(now, { step: 0, looked: null, isTraining: false, seconds: 0 });
+    fill(
+      heads,
+      Array.from({ length: model.n_layers * HEADS }, (_, i) =>
+        h("option", { value: i }, `${Math.floor(i / HEADS) + 1}.${(i % HEADS) + 1}`),
+      ),
+    );
+    now.head = Math.min(now.head, model.n_layers * HEADS - 1);
+    heads.value = now.head;
+    ask("pause");
+    ask("begin", {
+      language: forWorker(language),
+      sizes: { ...model, n_heads: HEADS },
+      seed: seed + 100 * index,
+      device: "wasm",
+    });
+    ask("look", { document: now.document });
+    draw();
+    redraw();
+  }
+
+  function train() {
+    judge();
+    now.isTraining = true;
+    go.textContent = "Pause";
+    ask("train");
+  }
+
+  function look(document) {
+    [now.document, now.place] = [document, 0];
+    ask("look", { document });
+  }
+
+  function draw() {
+    const { document, place, head, looked } = now;
+    const fits = looked?.document === document ? looked : null;
+    const choosePlace = (t) => ((now.place = t), draw());
+    drawDocument(text, language, { document, p: fits?.p, place, choose: choosePlace });
+    if (fits)
+      drawMap(canvas, language, {
+        ...fits,
+        document,
+        head: Math.min(head, fits.attention.length * fits.heads - 1),
+        place,
+      });
+  }
+
+  function report() {
+    const [, loss] = side.held.at(-1) ?? [0, null];
+    if (loss === null) return;
+    const excess = (loss - language.floor) / language.floor;
+    const left = now.step ? (now.seconds / now.step) * (steps - now.step) : null;
+    const parts = [
+      `update ${now.step} of ${steps}`,
+      `loss ${fixed(loss, 3)}, ${fixed(100 * excess, 1)} % above the floor`,
+    ];
+    if (now.step >= steps)
+      parts.push(excess < NEAR ? "no model can do much better" : "a larger model, or more updates, might come nearer");
+    else if (left !== null) parts.push(`${Math.ceil(left)} s to go`);
+    says.textContent = `${parts.join("; ")}.`;
+    Object.assign(says.dataset, { step: now.step, loss, excess });
+  }
+
+  const answers = {
+    begun: ({ parameters }) => (says.textContent = `${thousands(parameters)} parameters, none of them trained.`),
+    updated: ({ step, seconds }) => (Object.assign(now, { step, seconds }), report()),
+    evaluated: ({ step, loss, bySkill }) => {
+      side.held.push([step, loss]);
+      drawSkills(skills, language, bySkill);
+      redraw();
+      if (step) report();
+      ask("look", { document: now.document });
+    },
+    wrote: ({ ids }) => (wrote.textContent = textOf(language, ids) || "(nothing)"),
+    looked: (looked) => ((now.looked = looked), draw()),
+    stopped: () => ((now.isTraining = false), (go.textContent = now.step >= steps ? "Trained" : "Go on"), report()),
+    failed: ({ why }) => failed(`The model could not be trained: ${why}.`),
+    weights: async ({ weights, step, tokens }) => {
+      const trained = { step, tokens, seconds: now.seconds, loss: side.held.at(-1)[1] };
+      save(await runArchive(language, { ...model, n_heads: HEADS }, weights, trained));
+    },
+  };
+  worker.onmessage = ({ data }) => answers[data.type](data);
+  worker.onerror = ({ message }) => failed(`The model could not be trained: ${message}.`);
+  begin();
+  return side;
+}
+
+// What the reader predicted, once training shows the floor.
+function judge() {
+  const guess = $("guess").valueAsNumber;
+  const truth = `The floor is ${fixed(language.floor, 3)}`;
+  fill(
+    $("verdict"),
+    Number.isNaN(guess)
+      ? `${truth}.`
+      : `${truth}: you were ${fixed(Math.abs(guess - language.floor), 2)} ${guess > language.floor ? "above" : "below"} it.`,
+  );
+}
+
+function save(archive) {
+  const link = h("a", { href: URL.createObjectURL(archive), download: `${language.config.name}.tar` });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000); // a browser may begin to read it later
+}
+
+const forWorker = ({ name, config, vocab_size, end_of_text, skills, train, held_out }) => ({
+  name,
+  config,
+  vocab_size,
+  end_of_text,
+  skills,
+  train,
+  held_out,
+});
+
+start().catch((error) => failed(String(error.message ?? error)));

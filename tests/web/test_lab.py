@@ -1,0 +1,199 @@
+"""The page that trains: its decoder and its updates are those of the package, and what it has trained can be used."""
+
+import hashlib
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from playwright.sync_api import Browser, Page, expect
+from torch import nn
+
+import pellucid
+from browsing import LAPTOP, PHONE
+from pellucid.config.model import DecoderConfig
+from pellucid.errors import ConfigError
+from pellucid.model.build import build_model
+from pellucid.objectives.next_token import cross_entropy
+from pellucid.training.optimizers import muon, set_learning_rate
+from pellucid.training.schedules import warmup_stable_decay
+from pellucid.web.lab import LAB, WORKER_MODULES, Told, language_of, linked, page
+
+N_UPDATES, VOCAB_SIZE = 50, 20
+SIZES = {"d_model": 16, "n_layers": 2, "n_heads": 2}
+MUON = {"lr": 0.01, "momentum": 0.95, "adamw_lr": 0.01, "adamw_betas": (0.9, 0.95), "adamw_eps": 1e-8}
+SCHEDULE = {"steps": N_UPDATES, "warmup_steps": 5, "decay_fraction": 0.6}
+
+
+def test_the_vendored_library_is_the_one_that_was_read():
+    """jax.js is @jax-js/jax 0.1.25 as its first line says, and nothing else."""
+    known = "6cffc4b3bf70892dc62bd0ae05a86d0e7eb85ed33eb529e7ba519c148beca142"
+    assert hashlib.sha256((LAB / "jax.js").read_bytes()).hexdigest() == known
+
+
+@pytest.fixture(scope="module")
+def empty(browser: Browser) -> Iterator[Page]:
+    """A page with the worker's code but its last module, which listens to the lab."""
+    page = browser.new_page()
+    page.add_script_tag(content="".join(linked(LAB / name) for name in WORKER_MODULES[:-1]))
+    yield page
+    page.close()
+
+
+def test_fifty_updates_have_the_losses_of_the_package(empty: Page):
+    torch.manual_seed(0)
+    config = DecoderConfig(context_length=12, activation="relu_squared", qk_norm=True, **SIZES)
+    model = build_model(config, vocab_size=VOCAB_SIZE)
+    weights = {name: {"shape": list(p.shape), "values": p.flatten().tolist()} for name, p in model.named_parameters()}
+    rows_NBT = torch.randint(VOCAB_SIZE, (N_UPDATES, 4, 13))
+    counts_BT = torch.ones(4, 12)
+    counts_BT[0, 7:] = 0  # a document that is shorter than its row
+
+    optimizers = muon(model, **MUON, weight_decay=0.0, dtype=torch.float32)
+    expected = []
+    for step, rows_BT in enumerate(rows_NBT):
+        factor = warmup_stable_decay(step, **SCHEDULE, final_lr_fraction=0.0)
+        set_learning_rate(optimizers, factor)
+        nats_BT = cross_entropy(model(rows_BT[:, :-1]).flatten(0, 1), rows_BT[:, 1:].flatten()).unflatten(0, (4, 12))
+        loss = (nats_BT * counts_BT).sum() / counts_BT.sum()
+        expected.append(loss.item())
+        model.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer in optimizers:
+            optimizer.step()
+
+    losses, trained = empty.evaluate(
+        """async ({weights, rows, counts, muon, schedule, heads}) => {
+            const { init, defaultDevice, numpy: np, tree } = jax_js;
+            const { compiledUpdate, freshState, learningRate, modelOf, weightsOf } = training_js;
+            await init("wasm");
+            defaultDevice("wasm");
+            const update = compiledUpdate(heads, muon, 1);
+            let [state, losses] = [freshState(modelOf(weights)), []];
+            for (const [step, batch] of rows.entries()) {
+                const part = (from, to) => np.array(batch.map((row) => row.slice(from, to)), { dtype: np.int32 });
+                const rate = np.array(learningRate(step, schedule));
+                const [next, loss] =
+                    update(state, part(0, -1), part(1), np.array(counts), rate, np.array(step + 1));
+                [state, losses] = [next, [...losses, loss.js()]];
+            }
+            const trained = await weightsOf(state.model, Object.keys(weights));
+            return [losses, Object.fromEntries(Object.entries(trained).map(([name, w]) => [name, [...w.values]]))];
+        }""",
+        {
+            "weights": weights,
+            "rows": rows_NBT.tolist(),
+            "counts": counts_BT.tolist(),
+            "muon": MUON,
+            "schedule": SCHEDULE,
+            "heads": SIZES["n_heads"],
+        },
+    )
+    torch.testing.assert_close(torch.tensor(losses), torch.tensor(expected), rtol=0, atol=1e-4)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(torch.tensor(trained[name]), parameter.detach().flatten(), rtol=0, atol=2e-3)
+
+
+STEPS = 3
+CHANGES = ["corpus.length=8", "corpus.size=80", "corpus.validation_fraction=0.1", "tokenizer.vocab_size=260"]
+CHANGES += [
+    "model.d_model=16",
+    "model.n_layers=1",
+    "schedule.warmup_steps=1",
+    f"train.steps={STEPS}",
+    "train.batch_size=2",
+]
+
+
+@pytest.fixture(scope="module")
+def chains() -> dict[str, Any]:
+    return language_of(Told("languages/chains", "Chains", "Each text has a table of its own.", CHANGES))
+
+
+@pytest.fixture(scope="module")
+def file(chains: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("lab") / "lab.html"
+    file.write_text(page([chains]))
+    return file
+
+
+@contextmanager
+def opened(browser: Browser, file: Path, **options: Any) -> Iterator[Page]:
+    """A window of the file; at its end, that nothing went wrong in it and nothing was asked of others."""
+    window = browser.new_page(**{"viewport": LAPTOP, "accept_downloads": True, **options})
+    faults: list[str] = []
+    window.on("pageerror", lambda error: faults.append(str(error)))
+    window.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
+    own = ("file:", "data:", "blob:")
+    window.on("request", lambda asked: None if asked.url.startswith(own) else faults.append(asked.url))
+    window.goto(file.as_uri())
+    yield window
+    window.close()
+    assert faults == [], faults
+
+
+def test_what_a_browser_has_trained_is_a_run(browser: Browser, file: Path, chains: dict[str, Any], tmp_path: Path):
+    with opened(browser, file) as window:
+        window.get_by_role("spinbutton").fill("1")
+        window.get_by_role("button", name="Train", exact=True).click()
+        expect(window.get_by_role("button", name="Trained")).to_be_visible()
+        status = window.locator(".side .status")
+        expect(status).to_have_attribute("data-step", str(STEPS))
+        shown = float(status.get_attribute("data-loss") or "nan")
+        assert f"The floor is {chains['floor']:.3f}" in window.locator("#verdict").inner_text()
+        with window.expect_download() as download:
+            window.get_by_role("button", name="Download the model").click()
+        download.value.save_as(tmp_path / "my.tar")
+    with tarfile.open(tmp_path / "my.tar") as archive:
+        archive.extractall(tmp_path, filter="data")
+    run = pellucid.load(tmp_path / "my_chains")
+    validation = run.evaluate(data_dir=tmp_path / "data")
+    assert validation.loss == pytest.approx(shown, abs=1e-4)
+    assert validation.floor_nats_per_token == pytest.approx(chains["floor"], abs=1e-6)
+
+
+def test_two_models_learn_side_by_side_and_one_is_paused_and_trained_anew(browser: Browser, file: Path):
+    with opened(browser, file, viewport=PHONE) as window:
+        window.get_by_role("button", name="A second model beside it").click()
+        second = window.locator(".side.rival")
+        second.get_by_label("Width").press("ArrowRight")
+        second.get_by_role("button", name="One update").click()
+        expect(second.locator(".status")).to_have_attribute("data-step", "1")
+        second.get_by_role("button", name="Again with another seed").click()
+        expect(second.get_by_role("button", name="Trained")).to_be_visible()
+        first = window.locator(".side.model .status")
+        expect(first).to_contain_text("none of them trained")
+        assert window.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_loss_that_is_no_number_is_said_in_one_line(browser: Browser, chains: dict[str, Any], tmp_path: Path):
+    optimizer = {**chains["config"]["optimizer"], "lr": 1e39, "adamw_lr": 1e39}  # beyond float32
+    (tmp_path / "lab.html").write_text(page([{**chains, "config": {**chains["config"], "optimizer": optimizer}}]))
+    with opened(browser, tmp_path / "lab.html") as window:
+        window.get_by_role("button", name="Train", exact=True).click()
+        expect(window.get_by_role("alert")).to_contain_text("train again with another seed")
+
+
+def test_a_model_that_the_page_cannot_train_is_refused():
+    with pytest.raises(ConfigError, match="the page trains decoders of one kind"):
+        language_of(Told("languages/chains", "Chains", "", [*CHANGES, "model.qk_norm=false"]))
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        ("delete globalThis.WebAssembly", "too old to train"),
+        ("delete globalThis.DecompressionStream", "too old to train"),
+        ("globalThis.Worker = class { constructor() { throw new Error('no memory'); } }", "no memory"),
+    ],
+)
+def test_what_a_browser_lacks_is_said_in_one_line(browser: Browser, file: Path, broken: str, says: str):
+    window = browser.new_page()
+    window.add_init_script(broken)
+    window.goto(file.as_uri())
+    expect(window.get_by_role("alert")).to_contain_text(says)
+    window.close()
