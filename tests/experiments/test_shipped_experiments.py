@@ -60,15 +60,19 @@ SMALLER = {  # instead of the values on a grid
     "model.n_layers": [1, 2],
     "train.steps": [2, 4, 8, 16],
     "schedule.warmup_steps": [0, 1],
+    "corpus": [{"type": "hidden", "length": 30, "size": 50}, {"type": "chains", "length": 30, "size": 50}],
+    "corpus.size": [50, 60],
 }
 SMALLER_CODE = {
     "N_DOCUMENTS = 1000": "N_DOCUMENTS = 10",
     "N_RESAMPLES = 200": "N_RESAMPLES = 2",  # to fit all 200 takes most of its time
     "\nBEGINNINGS = 125": "\nBEGINNINGS = 1",
     "\nSAMPLES = 4": "\nSAMPLES = 1",
+    "\nDOCUMENTS = 200": "\nDOCUMENTS = 5",
 }
 SMALLEST = {  # in the short form
     "train.steps": [2, 8],
+    "corpus": [{"type": "hidden", "length": 30, "size": 50}],
     "schedule.warmup_steps": [1],
     "model.norm": ["rms_norm"],
     "model.position": [{"type": "learned"}, {"type": "rope"}],
