@@ -69,6 +69,7 @@ UNMEASURED = {
     "Tying embedding and unembedding costs nothing",
     "A low-rank embedding reduces overfitting",
     "Chat models write with beam search",
+    "The majority of many answers is better than one",
 }
 
 
@@ -404,6 +405,28 @@ def _() -> Answer:
 @claim("A reward model needs a price on divergence, or it is fooled")
 def _() -> Answer:
     return [], ONE_SEED
+
+
+# Thinking
+
+
+def after_four_arrows(thoughts: str) -> list[float]:
+    return percents("value_of_a_thought", f"thoughts={thoughts}, n_layers=4", column="accuracy.four hops")
+
+
+@claim("Longer thinking is better")
+def _() -> Answer:
+    none, dots, way = map(after_four_arrows, ("none", "filler", "way"))
+    wrong = [[100 - right for right in kind] for kind in (dots, none)]
+    return [*(spread(kind, 1) for kind in (none, dots, way)), seeds("value_of_a_thought")], better(*wrong)
+
+
+@claim("The written thought is the reason for the answer")
+def _() -> Answer:
+    labels = [f"n_layers={n}, steps=800" for n in (2, 4)]
+    places = [percents("faithful", *labels, column=f"step {place}.changed") for place in (1, 2, 3)]
+    follow = [mean(of_run) for of_run in zip(*places, strict=True)]
+    return [f"{spread(follow, 1)} %", "10 runs"], beyond(follow, 50)
 
 
 NUMBER_IN_A_CELL = re.compile(r"\d+\.\d+|\d+ of \d+|\d+(?= %| seed| runs|–\d+\))|(?<=–)\d+(?=\))")

@@ -15,6 +15,10 @@ def test_a_number_is_short(value, text):
     assert in_short(value) == text
 
 
+def test_a_round_number_has_all_its_digits():
+    assert in_short(576.2, digits=2) == "580"
+
+
 @given(low=st.floats(1e-6, 1e16), ratio=st.floats(1.03, 1e9), most=st.integers(5, 7))
 def test_a_logarithmic_axis_has_a_few_ticks_whatever_its_range(low, ratio, most):
     ticks = round_ticks(low, low * ratio, most)

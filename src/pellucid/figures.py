@@ -176,7 +176,7 @@ def spread_out(wanted: Sequence[float], heights: Sequence[float]) -> list[float]
 def in_short(value: float, digits: int = 4) -> str:
     """A number as on a tick: 0.02, 1.5, 9640 and, from ten thousand on, with an SI prefix: 20k, 3M, 2P."""
     rounded = float(f"{value:.{digits}g}")
-    return EngFormatter(sep="")(rounded) if abs(rounded) >= 1e4 else f"{rounded:.{digits}g}"
+    return EngFormatter(sep="")(rounded) if abs(rounded) >= 1e4 else f"{rounded:.{digits if rounded % 1 else 5}g}"
 
 
 def in_percent(share: float) -> str:
