@@ -10,7 +10,8 @@ Before its answer a question may have a thought (see `thoughts.py`), here of thr
     : a 3 b c a        way: the names on the way
     : a 3 . . a        filler
     : a 3 c a a        shuffled: the way from another name, here b
-    ? a 3 b c a        optional: half of the questions begin with ? and have one, half with : and have none
+    a 3 ? b c a        optional: half of the questions end with ? and have one,
+    a 3 : a            half with : and have none; whoever writes the mark knows the question
 """
 
 import math
@@ -35,6 +36,8 @@ class Hops(SymbolLanguage[tuple[str, ...]]):
         self.hops, self.queries, self.thoughts = hops, queries, thoughts
         answers = tuple(f"{COUNTS[n]} hop{'s' * (n > 1)}" for n in range(1, hops + 1))
         self.skills = ("arrows", *answers, *skills_of_thoughts(thoughts, answers), SPELLING)
+        self._parts = ("name", "number", "mark") if thoughts == "optional" else ("mark", "name", "number")
+        self._name, self._number, self._mark = map(self._parts.index, ("name", "number", "mark"))
 
     @property
     def entropy_nats(self) -> float:
@@ -69,7 +72,7 @@ class Hops(SymbolLanguage[tuple[str, ...]]):
             case "step" if self.thoughts == "shuffled" and len(question) == 3:
                 return uniform(self.names)
             case "step":
-                return {self._arrows(state)[_name_before(question)]: 1.0}
+                return {self._arrows(state)[self._name_before(question)]: 1.0}
             case _:
                 return {self._way(state, question)[-1]: 1.0}
 
@@ -79,7 +82,7 @@ class Hops(SymbolLanguage[tuple[str, ...]]):
     def skill(self, state: tuple[str, ...], symbol: str) -> str:
         kind, question = self._place(state)
         if kind == "answer":
-            return self.skills[int(question[2]) + self.hops * (question[0] == THINK)]
+            return self.skills[int(question[self._number]) + self.hops * (question[self._mark] == THINK)]
         if kind == "step":
             return SPELLING if symbol == DOT else STEPS
         return SPELLING if kind == "arrow" or (kind == "mark" and self.thoughts != "optional") else "arrows"
@@ -90,7 +93,7 @@ class Hops(SymbolLanguage[tuple[str, ...]]):
         ends = symbols[2 : 3 * len(self.names) : 3]
         on_the_way = self.thoughts in ("way", "optional")
         if kind == "step" and (on_the_way or (self.thoughts == "shuffled" and len(question) > 3)):
-            names = [self._arrows(symbols)[_name_before(question)]]
+            names = [self._arrows(symbols)[self._name_before(question)]]
         elif kind == "answer":
             way = self._way(symbols, question)
             names = way[-1:] if on_the_way and len(question) > 3 else way
@@ -118,27 +121,27 @@ class Hops(SymbolLanguage[tuple[str, ...]]):
             return "end", ()
         question = state[begin:]
         if len(question) < 3:
-            return ("mark", "name", "number")[len(question)], question
+            return self._parts[len(question)], question
         return "step" if len(state) < answer else "answer", question
 
     def _n_steps(self, symbols: Sequence[str], begin: int) -> int:
         """The length of the thought of the question that begins at this place."""
         if self.thoughts == "none" or len(symbols) < begin + 3:
             return 0
-        return 0 if self.thoughts == "optional" and symbols[begin] == COLON else int(symbols[begin + 2]) - 1
+        is_without = self.thoughts == "optional" and symbols[begin + self._mark] == COLON
+        return 0 if is_without else int(symbols[begin + self._number]) - 1
 
     def _arrows(self, symbols: Sequence[str]) -> dict[str, str]:
         return dict(zip(symbols[0 : 3 * len(self.names) : 3], symbols[2 : 3 * len(self.names) : 3], strict=True))
 
     def _way(self, symbols: Sequence[str], question: Sequence[str]) -> list[str]:
         """The names to which each step leads from that of the question."""
-        arrows, name, way = self._arrows(symbols), question[1], []
-        for _ in range(int(question[2])):
+        arrows, name, way = self._arrows(symbols), question[self._name], []
+        for _ in range(int(question[self._number])):
             name = arrows[name]
             way.append(name)
         return way
 
-
-def _name_before(question: Sequence[str]) -> str:
-    """The name from which the next step goes on."""
-    return question[-1] if len(question) > 3 else question[1]
+    def _name_before(self, question: Sequence[str]) -> str:
+        """The name from which the next step goes on."""
+        return question[-1 if len(question) > 3 else self._name]
