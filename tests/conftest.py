@@ -92,10 +92,12 @@ def untrained_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("configs")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        for name in ("fables", "instructions_sft"):
+        configs = {"fables": "fables", "instructions_sft": "instructions_sft", "hops_optional": "languages/hops"}
+        for name, config in configs.items():
             run = place / "checkpoints" / name
             run.mkdir(parents=True)
-            (run / "config.yaml").write_text(run_config_to_yaml(load_run_config(Path(name))), encoding="utf-8")
+            changes = ["corpus.thoughts=optional", "model.context_length=66"] if name == "hops_optional" else []
+            (run / "config.yaml").write_text(run_config_to_yaml(load_run_config(Path(config), changes)), "utf-8")
     return place / "checkpoints"
 
 

@@ -275,6 +275,18 @@ corpus={type: instructions} & objective={type: dpo} & start_from=null
     add `start_from: RUN`
 adapter={type: lora} & start_from=null
     adapter: there are no weights to freeze; add `start_from: RUN`, or leave out the adapter
+corpus={type: instructions} & objective={type: grpo, price: 0.1}
+    objective.price: it is the price of a thought before an answer, and fables have none;
+    leave it out, or use corpus hops or sums
+corpus={type: hops} & objective={type: grpo, price: 0.1}
+    objective.type: a policy writes the mark that says whether it thinks, which only optional thoughts have;
+    set corpus.thoughts to optional, as in the run of start_from
+corpus={type: hops, thoughts: optional} & objective={type: grpo, reward: {type: model, run: judge}}
+    objective.reward: a reward model judges answers to instructions, not to the questions of hops; leave it out
+corpus={type: chains} & objective={type: grpo}
+    corpus.type: chains holds no conversations for objective grpo to learn from; use instructions or hops or sums
+corpus={type: sums, thoughts: optional} & objective={type: ppo}
+    corpus.type: sums holds no conversations for objective ppo to learn from; use instructions
 corpus={type: instructions} & objective={type: grpo} & train.parallel=fsdp
     train.parallel: fsdp cannot be combined with objective grpo; use ddp or auto
 corpus={type: instructions} & objective={type: ppo} & model.feed_forward={type: moe}

@@ -176,12 +176,12 @@ def test_optional_thoughts_are_there_half_of_the_time_and_count_apart():
 
 
 def test_whether_a_thought_follows_is_said_when_the_question_is_known():
-    told, hops = "a > b b > c c > a".split(), Hops(3, 3, 1, "optional")
+    told, hops = ["a", ">", "b", "b", ">", "c", "c", ">", "a"], Hops(3, 3, 1, "optional")
     sums = Sums(1, "forwards", None, "optional")
     for language, question, marks in ((hops, [*told, "a", "3"], {":", "?"}), (sums, ["7", "+", "8"], {":", "="})):
         assert set(language.following(tuple(question))) == marks
     assert hops.log_probability(f" {' '.join(told)} a 3 ? b c a") == hops.log_probability(f" {' '.join(told)} a 3 : a")
-    asked = hops.questions([*told, *"a 3 ? b c a".split()])[0]
+    asked = hops.questions([*told, *["a", "3", "?", "b", "c", "a"]])[0]
     assert (asked.begin, asked.answer, asked.end, asked.kind) == (12, 14, 15, "three hops after steps")
 
 

@@ -5,8 +5,8 @@ from pellucid.config.data import BytePairConfig
 from pellucid.config.model import DecoderConfig
 from pellucid.corpora.instructions import InstructionsCorpus, Verdict, judge
 from pellucid.data.batches import IGNORE_INDEX
-from pellucid.evaluation.answers import verdict_on
 from pellucid.model.build import build_model
+from pellucid.post_training.asking import Instructions
 from pellucid.post_training.rewards import GrammarJudge, LearnedReward, by_verifier, rows_of
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.build import train_tokenizer
@@ -31,14 +31,14 @@ def test_a_whole_fable_as_asked_is_worth_one_point_and_each_half_of_it_half(corp
         each for each, _ in corpus.examples("validation") if judge(corpus.fables, each.task, answer).obeys is False
     ]
 
-    def worth(task, ids):
-        return by_verifier([], [], [verdict_on(corpus, tokenizer, task, ids)]).item()
+    def worth(asked, ids):
+        return by_verifier([], [], [Instructions(corpus, tokenizer).judge(asked, ids)]).item()
 
     ids = tokenizer.encode(answer)
-    assert worth(instruction.task, [*ids, end]) == 1.0
-    assert worth(others[0].task, [*ids, end]) == 0.5
-    assert worth(instruction.task, [*ids[:-3], end]) == 0.5  # its last words are missing
-    assert worth(others[0].task, [end]) == 0.0
+    assert worth(instruction, [*ids, end]) == 1.0
+    assert worth(others[0], [*ids, end]) == 0.5
+    assert worth(instruction, [*ids[:-3], end]) == 0.5  # its last words are missing
+    assert worth(others[0], [end]) == 0.0
 
 
 def test_answers_are_forked_before_their_first_fault_and_cut_after_their_last(corpus, tokenizer):

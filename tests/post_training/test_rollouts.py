@@ -14,8 +14,9 @@ from pellucid.data.batches import IGNORE_INDEX
 from pellucid.errors import CheckpointError
 from pellucid.model.build import build_model
 from pellucid.objectives.policy import entropy, grpo, log_probabilities, ppo
+from pellucid.post_training.asking import Instructions
 from pellucid.post_training.credit import (
-    Halves,
+    Parts,
     credit_by_group,
     credit_by_settling,
     credit_by_values,
@@ -54,7 +55,7 @@ def make(**changes):
     settings = {
         "model": drawn_decoder(1),
         "reference": drawn_decoder(2),
-        "corpus": CORPUS,
+        "asking": Instructions(CORPUS, TOKENIZER),
         "tokenizer": TOKENIZER,
         "reward": by_letters,
         "credit": partial(credit_by_group, beta=0.0),
@@ -124,6 +125,19 @@ def test_advantages_compare_an_answer_with_its_group(answers):
     assert rewards_PG.std() > 0.1
 
 
+def test_advantages_that_are_not_divided_by_their_spread_are_differences(answers):
+    rewards_PG = answers.rewards_PG
+    parts = drawn_parts(answers)
+    answers = credit_by_group(answers, parts, beta=0.0, by_spread=False)
+    expected_PG = rewards_PG - rewards_PG.mean(1, True)
+    torch.testing.assert_close(answers.advantages_PGT, expected_PG[..., None].expand_as(answers.old_PGT))
+    # With decay 1, the first token gets all that an answer is better by, wherever it was settled.
+    by_settling = credit_by_settling(answers, parts, decay=1.0, by_spread=False).advantages_PGT
+    rewards_PG = parts.rewards_PG2.sum(dim=-1)
+    places = (answers.targets_PGT != IGNORE_INDEX).float().argmax(dim=-1, keepdim=True)
+    torch.testing.assert_close(by_settling.gather(-1, places)[..., 0], rewards_PG - rewards_PG.mean(1, True))
+
+
 def test_where_the_divergence_is_in_the_reward_it_is_taken_off():
     answers = make(credit=partial(credit_by_group, beta=0.3)).batch(0, ALL).answers
     rewards_PG = answers.rewards_PG - 0.3 * (answers.old_PGT - answers.reference_PGT).sum(dim=-1)
@@ -159,29 +173,29 @@ def test_values_share_out_the_reward_less_the_price_of_divergence():
     assert model.scalar_head.weight.grad.abs().max() > 0
 
 
-def drawn_halves(answers):
-    """Two halves of a reward for each answer, each won or lost at one of its tokens."""
+def drawn_parts(answers):
+    """Two parts of a reward for each answer, each won or lost at one of its tokens."""
     generator = torch.Generator().manual_seed(0)
     rewards_PG2 = torch.randint(2, (*answers.rewards_PG.shape, 2), generator=generator) / 2
     is_answer_PGT = (answers.targets_PGT != IGNORE_INDEX).float()
     places = torch.multinomial(is_answer_PGT.flatten(0, 1), 2, generator=generator)
-    return Halves(rewards_PG2, places.view(rewards_PG2.shape))
+    return Parts(rewards_PG2, places.view(rewards_PG2.shape))
 
 
 def test_what_an_answer_misses_is_taken_off_where_it_was_lost(answers):
-    halves = drawn_halves(answers)
-    found_PGT = lost_at(halves, answers.targets_PGT.size(-1))
-    torch.testing.assert_close(1 - found_PGT.sum(dim=-1), halves.rewards_PG2.sum(dim=-1))
+    parts = drawn_parts(answers)
+    found_PGT = lost_at(parts, answers.targets_PGT.size(-1))
+    torch.testing.assert_close(1 - found_PGT.sum(dim=-1), parts.rewards_PG2.sum(dim=-1))
     for losses_T, rewards_2, settled_2 in zip(
-        found_PGT.flatten(0, 1), halves.rewards_PG2.flatten(0, 1), halves.settled_PG2.flatten(0, 1), strict=True
+        found_PGT.flatten(0, 1), parts.rewards_PG2.flatten(0, 1), parts.settled_PG2.flatten(0, 1), strict=True
     ):
         assert set(losses_T.nonzero()[:, 0].tolist()) == set(settled_2[rewards_2 == 0].tolist())
 
 
 def test_a_reward_that_is_lost_on_the_way_has_returns_that_are_lower_by_one_before_all_is_settled(answers):
     """A constant, in which the optimum does not differ; and where nothing more can be lost, there is none left."""
-    halves = drawn_halves(answers)
-    answers = answers._replace(rewards_PG=halves.rewards_PG2.sum(dim=-1))
+    parts = drawn_parts(answers)
+    answers = answers._replace(rewards_PG=parts.rewards_PG2.sum(dim=-1))
     settings = {
         "logits_and_values": drawn_decoder(1).logits_and_scores,
         "beta": 0.2,
@@ -189,12 +203,12 @@ def test_a_reward_that_is_lost_on_the_way_has_returns_that_are_lower_by_one_befo
         "gae_lambda": 1.0,
     }
     at_end, settled = (
-        credit_by_values(answers, halves, **settings, reward_at=place).returns_PGT for place in ("end", "settled")
+        credit_by_values(answers, parts, **settings, reward_at=place).returns_PGT for place in ("end", "settled")
     )
     is_answer_PGT = answers.targets_PGT != IGNORE_INDEX
     places_T = torch.arange(is_answer_PGT.size(-1))
-    before_PGT = is_answer_PGT & (places_T <= halves.settled_PG2.amin(dim=-1, keepdim=True))
-    after_PGT = is_answer_PGT & (places_T > halves.settled_PG2.amax(dim=-1, keepdim=True))
+    before_PGT = is_answer_PGT & (places_T <= parts.settled_PG2.amin(dim=-1, keepdim=True))
+    after_PGT = is_answer_PGT & (places_T > parts.settled_PG2.amax(dim=-1, keepdim=True))
     torch.testing.assert_close(settled[before_PGT], at_end[before_PGT] - 1)
     rewards_PGT = answers.rewards_PG[..., None].expand(is_answer_PGT.shape)
     torch.testing.assert_close(settled[after_PGT], (at_end - rewards_PGT)[after_PGT])
@@ -247,7 +261,7 @@ def test_the_evaluation_is_of_fixed_draws_and_counts_reward_and_divergence():
     found = rollouts.evaluate(rollouts.model, 30)
     assert found == rollouts.evaluate(rollouts.model, 30)
     assert found.n_answers == 3
-    assert rollouts.evaluate(rollouts.model, None).n_answers == len(rollouts.held_out) == 5
+    assert rollouts.evaluate(rollouts.model, None).n_answers == len(rollouts.asking.held_out) == 5
     assert found.loss == pytest.approx(-(found.reward - 0.1 * found.kl))
     assert found.kl > 0
     assert rollouts.evaluate(rollouts.reference, 30).kl == pytest.approx(0, abs=1e-4)
@@ -279,7 +293,7 @@ def test_credit_by_settling_is_a_loop_over_the_halves_of_each_answer(answers):
     generator = torch.Generator().manual_seed(0)
     rewards_PG2 = torch.randint(2, (P, G, 2), generator=generator) / 2
     settled_PG2 = torch.randint(T, (P, G, 2), generator=generator)
-    found_PGT = credit_by_settling(answers, Halves(rewards_PG2, settled_PG2), decay=0.9).advantages_PGT
+    found_PGT = credit_by_settling(answers, Parts(rewards_PG2, settled_PG2), decay=0.9).advantages_PGT
     for p in range(P):
         spread = math.sqrt(sum(statistics.variance(rewards_PG2[p, :, half].tolist()) for half in (0, 1))) + 1e-4
         for g in range(G):

@@ -68,7 +68,7 @@ class CurvesConfig(FigureSection):
 
     type: Literal["curves"]
     x: Literal["tokens", "step", "flops"] = "tokens"
-    y: Literal["val_loss", "excess", "reward", "whole", "obeys", "kl"] = Field(
+    y: Literal["val_loss", "excess", "reward", "whole", "obeys", "right", "thought", "kl"] = Field(
         "excess", description="excess is drawn on logarithmic axes; from reward on: of runs that learn from rewards"
     )
 

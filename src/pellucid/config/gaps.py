@@ -16,6 +16,8 @@ MASK = "<|mask|>"  # the control token that hides another
 def rules_of_gaps(run: RunConfig) -> list[Rule]:
     """Whether objective, mask, vocabulary and rows belong together: a table of rules, as in `run.py`."""
     model, fills_gaps = run.model, run.objective.type == "masked"
+    if not fills_gaps and getattr(model, "attention_mask", "causal") == "causal":
+        return []
     sees_all = getattr(model, "attention", model.type) in ("explicit", "fused")
     return [
         (

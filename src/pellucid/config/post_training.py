@@ -88,7 +88,7 @@ class DPOConfig(PairsSection):
 
 
 class VerifierConfig(Section):
-    """The grammar judges: half a point for a complete fable, half for one that obeys the instruction."""
+    """The language judges: half a point for a complete fable, half for one that obeys; one for a right answer."""
 
     type: Literal["verifier"]
 
@@ -122,11 +122,15 @@ class GRPOConfig(PolicySection):
     kl: Literal["loss", "reward"] = Field(
         "loss", description="where beta counts: in the loss, as published, or in the reward, with the optimum of RLHF"
     )
-    credit_decay: float | None = Field(
-        None,
+    by_spread: bool = Field(True, description="advantages are divided by their group's spread, as published (P10)")
+    price: float = Field(
+        0.0,
         ge=0,
-        le=1,
-        description="null: all tokens of an answer are credited alike, as published; else each half of the verifier's "
+        description="of each symbol of a thought before an answer to hops or sums, where right answers earn 1",
+    )
+    credit_decay: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        None,
+        description="null: all tokens of an answer are credited alike, as published; else each part of the verifier's "
         "reward goes to the token that settled it, and this share of it to the one before, and so on",
     )
 

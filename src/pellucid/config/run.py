@@ -41,14 +41,13 @@ from pellucid.config.training import (
 from pellucid.files import RUNS_ROOT
 
 NEEDS_REFERENCE = ("dpo", "grpo", "ppo")
-NEEDS_DECODER = ("reward_model", "dpo", "grpo", "ppo")
+NEEDS_DECODER = ("reward_model", *NEEDS_REFERENCE)
 LEARNS_FROM_PAIRS = ("reward_model", "dpo")
 LEARNS_ALL_TOKENS = ("next_token", "masked", "distill")
 CORPORA_OF_OBJECTIVE = {
     "sft": ("instructions", "conversations"),
-    "reward_model": ("instructions", "preferences"),
-    "dpo": ("instructions", "preferences"),
-    "grpo": ("instructions",),
+    **dict.fromkeys(LEARNS_FROM_PAIRS, ("instructions", "preferences")),
+    "grpo": ("instructions", "hops", "sums"),
     "ppo": ("instructions",),
 }
 
@@ -144,10 +143,11 @@ class RunConfig(Section, json_schema_extra=for_editors):
 
     def _rules(self) -> Iterable[Rule]:
         rules = rules_of_model(self)
-        if self.objective.type == "masked" or getattr(self.model, "attention_mask", "causal") == "none":
-            from pellucid.config.gaps import rules_of_gaps
+        if self.objective.type in ("masked", "grpo") or getattr(self.model, "attention_mask", "causal") == "none":
+            from pellucid.config import gaps, questions
 
-            rules += rules_of_gaps(self)  # before those of rows, of which a mask is a part
+            # Before those of rows, of which a mask is a part.
+            rules += [*gaps.rules_of_gaps(self), *questions.rules_of_questions(self)]
         return [*rules, *rules_of_corpus(self), *rules_of_base(self), *rules_of_loss(self)]
 
 
@@ -202,7 +202,7 @@ def rules_of_corpus(run: RunConfig) -> list[Rule]:
             "add `objective: {type: sft}`",
         ),
         (
-            corpus not in (*CONVERSATIONS, "none") and objective not in LEARNS_ALL_TOKENS,
+            corpus not in (*CONVERSATIONS, "none", *CORPORA_OF_OBJECTIVE.get(objective, (corpus,))),
             "corpus.type objective.type",
             f"{corpus} holds no conversations for objective {objective} to learn from",
             f"use {' or '.join(CORPORA_OF_OBJECTIVE.get(objective, ()))}",

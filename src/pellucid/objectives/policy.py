@@ -103,13 +103,14 @@ def k3(log_p: Tensor, log_reference: Tensor) -> Tensor:
     return torch.expm1(d) - d
 
 
-def group_advantages(rewards_PG: Tensor) -> Tensor:
+def group_advantages(rewards_PG: Tensor, by_spread: bool = True) -> Tensor:
     """The advantage of each answer over the others to its prompt: (R - mean) / (std + 1e-4) (equation P10).
 
-    The standard deviation is the unbiased one (Shao et al. 2024). Equal rewards give no advantage.
+    The standard deviation is the unbiased one (Shao et al. 2024). Equal rewards give no advantage. Not divided by it,
+    advantages lead to the largest mean reward (Liu et al. 2025).
     """
     centered_PG = rewards_PG - rewards_PG.mean(dim=1, keepdim=True)
-    return centered_PG / (rewards_PG.std(dim=1, keepdim=True) + STD_FLOOR)
+    return centered_PG / (rewards_PG.std(dim=1, keepdim=True) + STD_FLOOR) if by_spread else centered_PG
 
 
 def token_rewards(rewards: Tensor, old_T: Tensor, reference_T: Tensor, is_answer_T: Tensor, beta: float) -> Tensor:

@@ -23,16 +23,19 @@ from pellucid.config.post_training import (
 )
 from pellucid.config.run import run_and_checkpoint
 from pellucid.corpora.corpus import Corpus
+from pellucid.corpora.drawn import Drawn
 from pellucid.corpora.instructions import InstructionsCorpus
 from pellucid.data.prepared import PreparedData
 from pellucid.errors import ConfigError, DataError
 from pellucid.files import sha256
+from pellucid.languages.symbols import SymbolLanguage
 from pellucid.model.language_model import LanguageModel
 from pellucid.model.scoring_decoder import ScoringDecoder
 from pellucid.objectives.objective import Forward, Loss, Objective
 from pellucid.objectives.policy import RolloutBatch, grpo, log_probabilities, ppo
 from pellucid.objectives.preference import PairBatch, dpo, reward_model
 from pellucid.objectives.task import Task
+from pellucid.post_training.asking import Asking, Instructions
 from pellucid.post_training.credit import (
     Credit,
     credit_by_group,
@@ -96,8 +99,7 @@ class PostTraining:
                     return self._learning_from_pairs(objective, *self._written_pairs(objective, corpus))
                 return self._learning_from_pairs(objective, *self._pairs_of_files(n_answers))
             case GRPOConfig() | PPOConfig():
-                assert isinstance(corpus, InstructionsCorpus), "the config has checked it"
-                return self._learning_from_answers(objective, corpus)
+                return self._learning_from_answers(objective, build_asking(objective, corpus, self.data))
             case _:
                 assert_never(objective)
 
@@ -180,13 +182,13 @@ class PostTraining:
         pairs = pairs_of_update(in_training, batch_size=self.batch_size, batches_per_update=self.batches_per_update)
         return pairs, held_out
 
-    def _learning_from_answers(self, objective: GRPOConfig | PPOConfig, corpus: InstructionsCorpus) -> Task:
-        """Learning from the model's own answers to the corpus's instructions."""
+    def _learning_from_answers(self, objective: GRPOConfig | PPOConfig, asking: Asking) -> Task:
+        """Learning from the model's own answers."""
         credit, learn = build_credit(objective, self.model, self.precision)
         rollouts = Rollouts(
             model=self.model,
             reference=self.reference,
-            corpus=corpus,
+            asking=asking,
             tokenizer=self.data.tokenizer,
             reward=build_reward(objective.reward, self.data.tokenizer, self.precision),
             credit=credit,
@@ -211,6 +213,18 @@ class PostTraining:
             state=rollouts.state,
             restore=rollouts.restore,
         )
+
+
+def build_asking(objective: GRPOConfig | PPOConfig, corpus: Corpus, data: PreparedData) -> Asking:
+    """Instructions to a policy, or the questions of hops and sums."""
+    if isinstance(corpus, InstructionsCorpus):
+        return Instructions(corpus, data.tokenizer)
+    from pellucid.post_training.questions import Questions
+
+    assert isinstance(corpus, Drawn)
+    assert isinstance(corpus.language, SymbolLanguage)
+    assert isinstance(objective, GRPOConfig), "the config has checked it"
+    return Questions(corpus.language, data, objective.price)
 
 
 def objective_of(objective: RewardModelConfig | DPOConfig, model: LanguageModel, precision: Precision) -> Objective:
@@ -241,11 +255,11 @@ def build_credit(
     """How rewards are credited to tokens, and the loss of answers that are credited so."""
     clip, temperature = objective.clip, objective.temperature
     match objective:
-        case GRPOConfig(kl=kl, beta=beta, credit_decay=decay):
+        case GRPOConfig(kl=kl, beta=beta, credit_decay=decay, by_spread=by_spread):
             in_loss, in_reward = (beta, 0.0) if kl == "loss" else (0.0, beta)
             of_group = partial(credit_by_group, beta=in_reward)
-            credit: Credit = of_group if decay is None else partial(credit_by_settling, decay=decay)
-            return credit, partial(grpo, beta=in_loss, clip=clip, temperature=temperature)
+            credit = of_group if decay is None else partial(credit_by_settling, decay=decay)
+            return partial(credit, by_spread=by_spread), partial(grpo, beta=in_loss, clip=clip, temperature=temperature)
         case PPOConfig(beta=beta, value_weight=value_weight):
             assert isinstance(model, ScoringDecoder)
             forward = precision.computing(model.logits_and_scores)

@@ -23,7 +23,7 @@ from pellucid.objectives.policy import (
 LEAST_VARIANCE = 1e-12  # where all returns are equal, there is nothing to foresee
 
 
-class Halves(NamedTuple):
+class Parts(NamedTuple):
     """The two parts of a verifier's reward, each with the place of the token that settled it: (P, G, 2)."""
 
     rewards_PG2: Tensor  # noqa: N815
@@ -31,31 +31,32 @@ class Halves(NamedTuple):
 
 
 # From answers with their rewards to the same with advantages and, if values are learned, returns.
-Credit = Callable[[RolloutBatch, Halves], RolloutBatch]
+Credit = Callable[[RolloutBatch, Parts], RolloutBatch]
 
 
-def credit_by_group(answers: RolloutBatch, _: Halves, *, beta: float) -> RolloutBatch:
+def credit_by_group(answers: RolloutBatch, _: Parts, *, beta: float, by_spread: bool = True) -> RolloutBatch:
     """GRPO: an answer is compared with the others to its prompt (equation P10), all tokens of it alike.
 
     Where the KL divergence is in the reward, a nat of log π/ref costs `beta`.
     """
     costs_PG = beta * k1(answers.old_PGT, answers.reference_PGT).sum(dim=-1)
-    advantages_PG1 = group_advantages(answers.rewards_PG - costs_PG)[..., None]
+    advantages_PG1 = group_advantages(answers.rewards_PG - costs_PG, by_spread)[..., None]
     return answers._replace(advantages_PGT=advantages_PG1.expand_as(answers.old_PGT).contiguous())
 
 
-def credit_by_settling(answers: RolloutBatch, halves: Halves, *, decay: float) -> RolloutBatch:
-    """GRPO, with each half of the reward for the token that settled it, and decay^k of it for the k-th before.
+def credit_by_settling(answers: RolloutBatch, parts: Parts, *, decay: float, by_spread: bool = True) -> RolloutBatch:
+    """GRPO, with each part of the reward for the token that settled it, and decay^k of it for the k-th before.
 
     What comes after is blamed for nothing: the mean of its gradient is zero anyway (the reward can no longer change),
     so leaving it out takes away noise alone. What comes long before had little to do with it; to leave that out too is
     a bias, which decay = 1 avoids.
     """
-    # That of the whole reward, if the halves are independent. Equal rewards may be made of different halves.
-    spread_P11 = halves.rewards_PG2.var(dim=1, keepdim=True).sum(dim=2, keepdim=True).sqrt() + STD_FLOOR
-    advantages_PG2 = (halves.rewards_PG2 - halves.rewards_PG2.mean(dim=1, keepdim=True)) / spread_P11
+    # That of the whole reward, if the parts are independent. Equal rewards may be made of different parts.
+    spread_P11 = parts.rewards_PG2.var(dim=1, keepdim=True).sum(dim=2, keepdim=True).sqrt() + STD_FLOOR
+    advantages_PG2 = parts.rewards_PG2 - parts.rewards_PG2.mean(dim=1, keepdim=True)
+    advantages_PG2 = advantages_PG2 / spread_P11 if by_spread else advantages_PG2
     places_T = torch.arange(answers.targets_PGT.size(-1))
-    before_PG2T = halves.settled_PG2[..., None] - places_T
+    before_PG2T = parts.settled_PG2[..., None] - places_T
     weights_PG2T = torch.where(before_PG2T >= 0, decay ** before_PG2T.clamp(min=0), 0.0)
     advantages_PGT = (advantages_PG2[..., None] * weights_PG2T).sum(dim=2)
     return answers._replace(advantages_PGT=advantages_PGT * (answers.targets_PGT != IGNORE_INDEX))
@@ -63,7 +64,7 @@ def credit_by_settling(answers: RolloutBatch, halves: Halves, *, decay: float) -
 
 def credit_by_values(
     answers: RolloutBatch,
-    halves: Halves,
+    parts: Parts,
     *,
     logits_and_values: LogitsAndValues,
     beta: float,
@@ -81,20 +82,20 @@ def credit_by_values(
     rewards_PG = answers.rewards_PG if reward_at == "end" else torch.zeros_like(answers.rewards_PG)
     rewards_PGT = token_rewards(rewards_PG, answers.old_PGT, answers.reference_PGT, is_answer_PGT, beta)
     if reward_at == "settled":
-        rewards_PGT = rewards_PGT - lost_at(halves, is_answer_PGT.size(-1))
+        rewards_PGT = rewards_PGT - lost_at(parts, is_answer_PGT.size(-1))
     values_PGT = values_NT.float().cpu().view_as(rewards_PGT)
     advantages_PGT, returns_PGT = gae(rewards_PGT, values_PGT, is_answer_PGT, discount=discount, gae_lambda=gae_lambda)
     return answers._replace(advantages_PGT=advantages_PGT, returns_PGT=returns_PGT)
 
 
-def lost_at(halves: Halves, n_tokens: int) -> Tensor:
+def lost_at(parts: Parts, n_tokens: int) -> Tensor:
     """How much of the highest reward, 1, was lost with each token: (P, G, T).
 
     An answer's reward is 1 less their sum, so the optimum is the same (equation P8): a constant cancels in it.
     """
-    lost_PG2 = 1 / halves.rewards_PG2.size(-1) - halves.rewards_PG2
+    lost_PG2 = 1 / parts.rewards_PG2.size(-1) - parts.rewards_PG2
     lost_PGT = torch.zeros(*lost_PG2.shape[:2], n_tokens)
-    return lost_PGT.scatter_add(-1, halves.settled_PG2, lost_PG2)
+    return lost_PGT.scatter_add(-1, parts.settled_PG2, lost_PG2)
 
 
 def explained_variance(answers: RolloutBatch) -> Tensor:

@@ -6,6 +6,7 @@ Shapes: N answers, T positions.
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,8 +19,23 @@ from pellucid.objectives.preference import at_last_token
 from pellucid.tokenizer import Tokenizer
 
 Ids = Sequence[Sequence[int]]
-# From prompts, answers and what the grammar says of them to rewards (N,).
-Reward = Callable[[Ids, Ids, Sequence[Verdict]], Tensor]
+
+
+class Judged(NamedTuple):
+    """The judgement of an answer, of whose tokens the first `n_tokens` count.
+
+    parts: its reward is their sum.   settled: after which of its tokens each of them was certain.
+    figures: what is reported, under the names of who asks.
+    """
+
+    parts: tuple[float, float]
+    settled: tuple[int, int]
+    figures: tuple[float, float]
+    n_tokens: int
+
+
+# From prompts, answers and what is known of them to rewards (N,).
+Reward = Callable[[Ids, Ids, Sequence[Judged]], Tensor]
 
 
 def places_settled(
@@ -38,9 +54,9 @@ def places_settled(
     return (len(answer) - 1 if verdict.broken_at is None else whole), obeys
 
 
-def by_verifier(_prompts: Ids, _answers: Ids, verdicts: Sequence[Verdict]) -> Tensor:
-    """Half a point for a whole fable, half for one that does as it was told."""
-    return torch.tensor([verdict.reward for verdict in verdicts])
+def by_verifier(_prompts: Ids, _answers: Ids, judged: Sequence[Judged]) -> Tensor:
+    """The sum of the parts: of instructions, half a point for a whole fable and half for one that obeys."""
+    return torch.tensor([float(sum(each.parts)) for each in judged])
 
 
 class GrammarJudge:
@@ -80,7 +96,7 @@ class LearnedReward:
         self._scores = scores
 
     @torch.no_grad()
-    def __call__(self, prompts: Ids, answers: Ids, _verdicts: Sequence[Verdict]) -> Tensor:
+    def __call__(self, prompts: Ids, answers: Ids, _judged: Sequence[Judged]) -> Tensor:
         inputs_NT, targets_NT = rows_of(prompts, answers)
         return at_last_token(self._scores(inputs_NT).float().cpu(), targets_NT)
 

@@ -1,6 +1,6 @@
 """Rollouts: the model answers prompts, the answers are rewarded, and it learns from them for an update or a few.
 
-    instruction ─► prompt ─► G answers ─► verdicts ─► rewards ─► advantages ─► updates
+    instruction ─► prompt ─► G answers ─► judged ─► rewards ─► advantages ─► updates
                                   └─► log-probabilities, of the model and of the reference
 
 What is asked and how the answers are drawn is a function of the seed and the step, and the answers in use are saved
@@ -14,8 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,20 +23,18 @@ from torch import Tensor
 
 from pellucid import failpoints
 from pellucid.adapters.lora import merged
-from pellucid.corpora.instructions import Instruction, InstructionsCorpus, Verdict
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.errors import CheckpointError
-from pellucid.evaluation.answers import verdict_on
 from pellucid.generation.engine import write_answers
 from pellucid.model.language_model import LanguageModel, eval_mode
 from pellucid.objectives.objective import Forward, Loss, Objective
 from pellucid.objectives.policy import RolloutBatch, k3, log_probabilities
-from pellucid.post_training.credit import Credit, Halves
-from pellucid.post_training.rewards import Reward, places_settled, rows_of
+from pellucid.post_training.asking import Asking
+from pellucid.post_training.credit import Credit, Parts
+from pellucid.post_training.rewards import Judged, Reward, rows_of
 from pellucid.runtime.distributed import World
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer
-from pellucid.tokenizer.chat import prompt_ids
 
 TRAINING, VALIDATION = 0, 1  # part of the seed of an answer
 ANSWERS_AT_ONCE = 128  # are written while validating
@@ -45,11 +42,10 @@ ROWS_AT_ONCE = 16  # are read by the reference: its logits are the largest tenso
 
 
 class JudgedBatch(NamedTuple):
-    """Answers to learn from, and the grammar's verdict on each, which is reported."""
+    """Answers to learn from, and the figures by which each was judged, which are reported: (P, G) each."""
 
     answers: RolloutBatch
-    whole_PG: Tensor  # noqa: N815
-    obeys_PG: Tensor  # noqa: N815
+    figures: dict[str, Tensor]
 
     @property
     def n_losses(self) -> int:
@@ -60,35 +56,38 @@ class JudgedBatch(NamedTuple):
         return self.answers.n_tokens
 
     def part(self, rows: slice) -> JudgedBatch:
-        return JudgedBatch(self.answers.part(rows), self.whole_PG[rows], self.obeys_PG[rows])
+        return JudgedBatch(self.answers.part(rows), {name: tensor[rows] for name, tensor in self.figures.items()})
 
     def to(self, device: torch.device) -> JudgedBatch:
-        return JudgedBatch(self.answers.to(device), self.whole_PG.to(device), self.obeys_PG.to(device))
+        return JudgedBatch(self.answers.to(device), {name: tensor.to(device) for name, tensor in self.figures.items()})
 
 
 def reporting_verdicts(objective: Objective) -> Objective:
-    """Adds two figures to an objective: how many answers are whole fables, and how many obey."""
+    """Adds the figures of the verdicts to those of an objective, such as how many answers are right."""
 
     def with_verdicts(forward: Forward, batch: JudgedBatch) -> Loss:
         loss = objective(forward, batch.answers)
-        return replace(loss, figures={**loss.figures, "whole": batch.whole_PG.sum(), "obeys": batch.obeys_PG.sum()})
+        sums = {name: tensor_PG.sum() for name, tensor_PG in batch.figures.items()}
+        return replace(loss, figures={**loss.figures, **sums})
 
     return with_verdicts
 
 
 @dataclass(frozen=True)
 class RewardEvaluation:
-    """How well the answers to held-out instructions do, as means over answers: one to each, always the same draws.
+    """How good the answers to what is held out are, as means over answers: one to each, always the same draws.
 
-    kl: divergence from the reference, in nats per answer.   beta: its price.
+    figures: by which they were judged, and the same in words.   kl: divergence from the reference, in nats per answer.
+    kind: of what was asked.   beta: the price of a nat.
     """
 
     reward: float
-    whole: float
-    obeys: float
+    figures: dict[str, float]
+    words: str
     kl: float
     answer_tokens: float
     n_answers: int
+    kind: str
     beta: float
 
     @property
@@ -97,8 +96,8 @@ class RewardEvaluation:
         return self.beta * self.kl - self.reward
 
     def to_row(self) -> dict[str, object]:
-        names = ("reward", "whole", "obeys", "kl", "answer_tokens")
-        return {"val_loss": self.loss, **{f"val_{name}": getattr(self, name) for name in names}}
+        figures = {"reward": self.reward, **self.figures, "kl": self.kl, "answer_tokens": self.answer_tokens}
+        return {"val_loss": self.loss, **{f"val_{name}": value for name, value in figures.items()}}
 
     def to_json(self) -> dict[str, object]:
         """All figures, as `pellucid evaluate --json` prints them."""
@@ -109,9 +108,8 @@ class RewardEvaluation:
         from pellucid.tables import table
 
         facts = {
-            "reward": f"{self.reward:.3f} on average, of {self.n_answers:,} answers to held-out instructions",
-            "whole": f"{self.whole:.1%} are whole fables",
-            "obeys": f"{self.obeys:.1%} are as asked",
+            "reward": f"{self.reward:.3f} on average, of {self.n_answers:,} answers to held-out {self.kind}",
+            "answers": self.words,
             "KL": f"{self.kl:.2f} nats an answer from the model it started from",
             "length": f"{self.answer_tokens:.0f} tokens an answer",
             "loss": f"{self.loss:.3f}: -(reward - {self.beta:g} KL)",
@@ -120,26 +118,23 @@ class RewardEvaluation:
 
     def brief(self) -> str:
         """Reward, verdicts and divergence, in a line."""
-        return (
-            f"reward {self.reward:.3f}, {self.whole:.1%} whole, {self.obeys:.1%} obey, "
-            f"{self.kl:.2f} nats from the reference"
-        )
+        return f"reward {self.reward:.3f}, {self.words}, {self.kl:.2f} nats from the reference"
 
     def __str__(self) -> str:
-        return f"{self.brief()}; {self.n_answers:,} held-out instructions"
+        return f"{self.brief()}; {self.n_answers:,} held-out {self.kind}"
 
 
 @dataclass(frozen=True)
 class Written:
-    """Answers, one to each instruction: tokens of prompts and answers, ln p of those drawn, verdicts, rewards.
+    """Answers, one to each prompt: tokens of prompts and answers, ln p of those drawn, verdicts, rewards.
 
-    settled: the places in the row of inputs after which it was certain whether the answer is whole, and obeys.
+    settled: the places in the row of inputs after which each part of the reward was certain.
     """
 
     prompts: list[list[int]]
     answers: list[list[int]]
     log_probabilities: list[Tensor]
-    verdicts: list[Verdict]
+    judged: list[Judged]
     rewards_N: Tensor  # noqa: N815
     settled_N2: Tensor  # noqa: N815
 
@@ -154,7 +149,7 @@ class Rollouts:
 
     model: LanguageModel
     reference: LanguageModel
-    corpus: InstructionsCorpus
+    asking: Asking
     tokenizer: Tokenizer
     reward: Reward
     credit: Credit
@@ -176,10 +171,6 @@ class Rollouts:
         self._parts: dict[range, JudgedBatch] = {}  # of it, by the prompts
         self._restored: JudgedBatch | None = None  # all of it, from a checkpoint
 
-    @cached_property
-    def held_out(self) -> list[Instruction]:
-        return [instruction for instruction, _ in self.corpus.examples("validation")]
-
     def batch(self, micro_batch: int, rows: slice) -> JudgedBatch:
         """These prompts with all of their answers."""
         step, place = divmod(micro_batch, self.batches_per_update)
@@ -193,31 +184,33 @@ class Rollouts:
         return self._parts[prompts]
 
     def evaluate(self, model: LanguageModel, max_tokens: int | None) -> RewardEvaluation:
-        """Judges answers to the held-out instructions, or only to as many as `max_tokens` has room for.
+        """Judges answers to what is held out, or only to as many as `max_tokens` has room for.
 
         The ranks share the work.
         """
-        n = len(self.held_out) if max_tokens is None else max_tokens // self.max_new_tokens
-        numbers = range(min(len(self.held_out), max(1, n)))[self.world.rank :: self.world.size]
+        n_held_out = len(self.asking.held_out)
+        n = n_held_out if max_tokens is None else max_tokens // self.max_new_tokens
+        numbers = range(min(n_held_out, max(1, n)))[self.world.rank :: self.world.size]
         sums = np.zeros(5)
         for first in range(0, len(numbers), ANSWERS_AT_ONCE):
             written = self._answer_held_out(model, numbers[first : first + ANSWERS_AT_ONCE])
             inputs_NT, targets_NT, old_NT = as_rows(written)
             kl_NT = k3(old_NT, self._reference_log_p(inputs_NT, targets_NT))
-            verdicts = [(verdict.whole, verdict.obeys) for verdict in written.verdicts]
+            judged = np.sum([each.figures for each in written.judged], axis=0)
             n_tokens = sum(map(len, written.answers))
-            sums += [float(written.rewards_N.sum()), *np.sum(verdicts, axis=0), float(kl_NT.sum()), n_tokens]
+            sums += [float(written.rewards_N.sum()), *judged, float(kl_NT.sum()), n_tokens]
         *sums_of_all, n_answers = self.world.totals([*sums, len(numbers)])
-        reward, whole, obeys, kl, answer_tokens = (total / n_answers for total in sums_of_all)
-        return RewardEvaluation(reward, whole, obeys, kl, answer_tokens, int(n_answers), self.beta)
+        reward, *means, kl, answer_tokens = (total / n_answers for total in sums_of_all)
+        figures = dict(zip(self.asking.names, means, strict=True))
+        words = self.asking.words.format(**figures)
+        return RewardEvaluation(reward, figures, words, kl, answer_tokens, int(n_answers), self.asking.kind, self.beta)
 
     def samples(self, model: LanguageModel, n: int) -> list[str]:
-        """The first held-out instructions, their answers, and what the grammar says of them."""
-        numbers = range(min(n, len(self.held_out)))
-        written = self._answer_held_out(model, numbers)
+        """The first that was held out, the answers, and how good they are."""
+        asked = self.asking.held_out[:n]
+        written = self._answer_held_out(model, range(len(asked)))
         answers = [self.tokenizer.decode(ids) for ids in written.answers]
-        judged = zip(numbers, answers, written.verdicts, strict=True)
-        return [f"**{self.held_out[i].text}**\n\n{answer}\n\n({in_words(verdict)})" for i, answer, verdict in judged]
+        return [self.asking.in_words(*each) for each in zip(asked, answers, written.judged, strict=True)]
 
     def state(self) -> dict[str, Tensor]:
         """The answers of all ranks from which the next update learns too; nothing if it begins with new ones.
@@ -234,12 +227,12 @@ class Rollouts:
         if not tensors:
             return
         shape = (self._n_prompts, self.group_size)
-        names = {*RolloutBatch._fields, "whole_PG", "obeys_PG"}
+        names = {*RolloutBatch._fields, *(f"{name}_PG" for name in self.asking.names)}
         if tensors.keys() != {"next_step", *names} or any(tensors[name].shape[:2] != shape for name in names):
             what = f"they are not {shape[1]} to each of {shape[0]} prompts"
             raise CheckpointError("the checkpoint's answers", what, "use the config that the run was trained with")
         answers = RolloutBatch(*(tensors[name] for name in RolloutBatch._fields))
-        self._restored = JudgedBatch(answers, tensors["whole_PG"], tensors["obeys_PG"])
+        self._restored = JudgedBatch(answers, {name: tensors[f"{name}_PG"] for name in self.asking.names})
         self._next_step = int(tensors["next_step"])
         self._rollout, self._parts = self._next_step // self.updates_per_rollout, {}
 
@@ -247,14 +240,11 @@ class Rollouts:
         """The policy as it is now answers these prompts of the update."""
         failpoints.reached("rollout")
         numbers = [self._rollout * self._n_prompts + prompt for prompt in prompts for _ in range(self.group_size)]
-        asked = [self.corpus.ask(random.Random(f"prompt {number} of {self.seed}"), "train") for number in numbers]
+        asked = [self.asking.ask(random.Random(f"prompt {number} of {self.seed}")) for number in numbers]
         seeds = [(self.seed, TRAINING, number, i % self.group_size) for i, number in enumerate(numbers)]
         written = self._write(self.model, asked, seeds)
         inputs_NT, targets_NT, old_NT = as_rows(written)
         reference_NT = self._reference_log_p(inputs_NT, targets_NT)
-        whole_N, obeys_N = (
-            torch.tensor([float(getattr(verdict, name)) for verdict in written.verdicts]) for name in ("whole", "obeys")
-        )
 
         def by_prompt(tensor_NX: Tensor) -> Tensor:
             return tensor_NX.view(-1, self.group_size, *tensor_NX.shape[1:])
@@ -269,17 +259,22 @@ class Rollouts:
             rewards_PG=by_prompt(written.rewards_N),
             returns_PGT=unknown_PGT,
         )
-        halves = Halves(by_prompt(torch.stack([whole_N, obeys_N], dim=1)) / 2, by_prompt(written.settled_N2))
+        parts_N2, figures_N2 = (
+            torch.tensor([getattr(each, name) for each in written.judged], dtype=torch.float32)
+            for name in ("parts", "figures")
+        )
+        parts = Parts(by_prompt(parts_N2), by_prompt(written.settled_N2))
+        figures = dict(zip(self.asking.names, map(by_prompt, figures_N2.unbind(dim=1)), strict=True))
         with eval_mode(self.model):
-            return JudgedBatch(self.credit(answers, halves), by_prompt(whole_N), by_prompt(obeys_N))
+            return JudgedBatch(self.credit(answers, parts), figures)
 
     def _answer_held_out(self, model: LanguageModel, numbers: Sequence[int]) -> Written:
         seeds = [(self.seed, VALIDATION, number, 0) for number in numbers]
-        return self._write(model, [self.held_out[number] for number in numbers], seeds)
+        return self._write(model, [self.asking.held_out[number] for number in numbers], seeds)
 
-    def _write(self, model: LanguageModel, asked: Sequence[Instruction], seeds: Sequence[Sequence[int]]) -> Written:
-        """An answer to each instruction. Any control token ends it: the model shall learn when to end."""
-        prompts = [prompt_ids(self.tokenizer, [("user", instruction.text)]) for instruction in asked]
+    def _write(self, model: LanguageModel, asked: Sequence[Any], seeds: Sequence[Sequence[int]]) -> Written:
+        """An answer to each prompt. Any control token ends it: the model shall learn when to end."""
+        prompts = [self.asking.prompt(each) for each in asked]
         with merged(model), self.precision.for_decoding().autocast():
             written = write_answers(
                 model,
@@ -290,14 +285,12 @@ class Rollouts:
                 temperature=self.temperature,
                 keeps_log_p=True,
             )
-        answers, log_p = [each.token_ids for each in written], [torch.tensor(each.log_p) for each in written]
-        verdicts, settled = [], []
-        for instruction, ids in zip(asked, answers, strict=True):
-            verdicts.append(verdict_on(self.corpus, self.tokenizer, instruction.task, ids))
-            settled.append(places_settled(self.corpus, self.tokenizer, instruction.task, ids, verdicts[-1]))
-        rewards_N = self.reward(prompts, answers, verdicts)
-        settled_N2 = torch.tensor(settled) + torch.tensor([len(prompt) - 1 for prompt in prompts])[:, None]
-        return Written(prompts, answers, log_p, verdicts, rewards_N, settled_N2)
+        judged = [self.asking.judge(*each) for each in zip(asked, (each.token_ids for each in written), strict=True)]
+        answers = [each.token_ids[: of.n_tokens] for each, of in zip(written, judged, strict=True)]
+        log_p = [torch.tensor(each.log_p[: of.n_tokens]) for each, of in zip(written, judged, strict=True)]
+        settled_N2 = torch.tensor([each.settled for each in judged])
+        settled_N2 += torch.tensor([len(prompt) - 1 for prompt in prompts])[:, None]
+        return Written(prompts, answers, log_p, judged, self.reward(prompts, answers, judged), settled_N2)
 
     @torch.no_grad()
     def _reference_log_p(self, inputs_NT: Tensor, targets_NT: Tensor) -> Tensor:
@@ -344,9 +337,4 @@ def as_rows(written: Written) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def as_tensors(batch: JudgedBatch) -> dict[str, Tensor]:
-    return {**batch.answers._asdict(), "whole_PG": batch.whole_PG, "obeys_PG": batch.obeys_PG}
-
-
-def in_words(verdict: Verdict) -> str:
-    """`a whole fable, as asked`"""
-    return f"{'a' if verdict.whole else 'no'} whole fable, {'as' if verdict.obeys else 'not as'} asked"
+    return {**batch.answers._asdict(), **{f"{name}_PG": tensor for name, tensor in batch.figures.items()}}

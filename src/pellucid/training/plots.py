@@ -152,13 +152,14 @@ def rewards_figure(rows: Sequence[Row], title: str) -> Figure:
     above.set(ylabel="mean of answers")
     below.set(xlabel="updates", ylabel="KL from the start\n(nats per answer)")
     curves = [(above, "reward", TRUTH), (above, "whole", MODEL), (above, "obeys", RIVAL), (below, "kl", TRUTH)]
-    for axes, name, color in curves:
+    of_questions = [(above, "right", MODEL), (above, "thought", RIVAL)]
+    for axes, name, color in curves + of_questions:
         training = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
         held_out = [(row["step"], row[f"val_{name}"]) for row in rows if row.get(f"val_{name}") is not None]
         if training:
             axes.plot(*zip(*training, strict=True), color=color, linewidth=1, alpha=0.4)
         if held_out:
-            label = {"whole": "whole fables", "obeys": "as asked"}.get(name, name)
+            label = {"whole": "whole fables", "obeys": "as asked", "thought": "symbols of a thought"}.get(name, name)
             axes.plot(*zip(*held_out, strict=True), color=color, marker="o", markersize=4, label=f"{label}, held out")
     if above.lines:
         above.legend()
