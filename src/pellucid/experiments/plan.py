@@ -188,7 +188,7 @@ def _require_free(change: Change) -> None:
 def _require_measurable(run: RunConfig, measures: MeasuresConfig, texts: Mapping[str, RunConfig]) -> None:
     """Raise ConfigError for a run without text to evaluate it on, or without what `measures` asks for."""
     objective, corpus = run.objective.type, run.corpus.type
-    if not run.reads_text and (corpus != "instructions" or objective == "reward_model"):
+    if not run.reads_text and (corpus in ("conversations", "preferences") or objective == "reward_model"):
         what = f"an experiment compares losses of text, and {objective} on {corpus} has none"
         fix = "use next_token, sft or distill; or dpo, grpo or ppo with corpus.type instructions"
         raise ConfigError("objective.type", what, fix)
