@@ -146,7 +146,6 @@ class RunConfig(Section, json_schema_extra=for_editors):
         if self.objective.type in ("masked", "grpo") or getattr(self.model, "attention_mask", "causal") == "none":
             from pellucid.config import gaps, questions
 
-            # Before those of rows, of which a mask is a part.
             rules += [*gaps.rules_of_gaps(self), *questions.rules_of_questions(self)]
         return [*rules, *rules_of_corpus(self), *rules_of_base(self), *rules_of_loss(self)]
 
