@@ -209,7 +209,7 @@ function makeSide(index) {
     const [, loss] = side.held.at(-1) ?? [0, null];
     if (loss === null) return;
     const excess = (loss - language.floor) / language.floor;
-    const left = now.step ? (now.seconds / now.step) * (steps - now.step) : null;
+    const left = now.step > 1 ? (now.seconds / (now.step - 1)) * (steps - now.step) : null;
     const parts = [
       `update ${now.step} of ${steps}`,
       `loss ${fixed(loss, 3)}, ${fixed(100 * excess, 1)} % above the floor`,

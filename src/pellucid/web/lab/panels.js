@@ -2,34 +2,35 @@
 
 import { fill, fixed, h, percent, svg } from "./elements.js";
 
-const [WIDTH, HEIGHT] = [720, 250];
+const [LEAST_WIDTH, HEIGHT] = [320, 250];
 const FRAME = { left: 52, right: 14, top: 16, bottom: 30 };
 const N_GUESSES = 6;
 const NAMES = ["model", "rival"]; // of the colours of style.css
 
 // The held-out loss of each model by updates, and the dashed floor that none can pass.
 export function drawCurves(chart, runs, { floor, byFrequency, steps }) {
+  const width = Math.max(LEAST_WIDTH, chart.clientWidth);
   const highest = Math.max(
     byFrequency,
     ...runs.flatMap(({ held }) => held.map(([, loss]) => Math.min(loss, 2 * byFrequency))),
   );
   const lowest = floor - 0.12 * (highest - floor);
-  const x = (step) => FRAME.left + (step / steps) * (WIDTH - FRAME.left - FRAME.right);
+  const x = (step) => FRAME.left + (step / steps) * (width - FRAME.left - FRAME.right);
   const y = (loss) =>
     FRAME.top + ((highest - Math.min(loss, highest)) / (highest - lowest)) * (HEIGHT - FRAME.top - FRAME.bottom);
   const level = (name, loss, label, below = 0) => [
-    svg(`line.${name}`, { x1: FRAME.left, x2: WIDTH - FRAME.right, y1: y(loss), y2: y(loss) }),
+    svg(`line.${name}`, { x1: FRAME.left, x2: width - FRAME.right, y1: y(loss), y2: y(loss) }),
     svg(
       "text",
-      { x: WIDTH - FRAME.right, y: y(loss) - 5 + below, "text-anchor": "end" },
+      { x: width - FRAME.right, y: y(loss) - 5 + below, "text-anchor": "end" },
       `${label}: ${fixed(loss, 3)}`,
     ),
   ];
-  chart.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
+  chart.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
   fill(
     chart,
     svg("text", { x: FRAME.left + 8, y: FRAME.top + 10 }, "loss on texts that it has not seen, in nats per token"),
-    svg("text", { x: WIDTH - FRAME.right, y: HEIGHT - 6, "text-anchor": "end" }, `${steps} updates`),
+    svg("text", { x: width - FRAME.right, y: HEIGHT - 6, "text-anchor": "end" }, `${steps} updates`),
     svg("text", { x: FRAME.left, y: HEIGHT - 6, "text-anchor": "middle" }, "0"),
     svg("text", { x: FRAME.left - 6, y: y(highest) + 10, "text-anchor": "end" }, fixed(highest, 1)),
     level("grid", byFrequency, "who knows only how often each token occurs"),

@@ -75,7 +75,7 @@ async function update() {
   const loss = (await nats.data())[0];
   run.step += 1;
   run.tokens += nTokens;
-  run.seconds += (performance.now() - started) / 1000;
+  if (step) run.seconds += (performance.now() - started) / 1000; // the first update is compiled, too
   postMessage({ type: "updated", step: run.step, loss, seconds: run.seconds });
   if (!Number.isFinite(loss)) {
     isTraining = false;
