@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from experiments.conftest import make_report, make_runs
+from pellucid import train
 from pellucid.experiments.plan import plan_experiment
 from pellucid.experiments.report import _what_was_varied, paragraphs
 from policy_run import make_policy_place
@@ -52,6 +53,12 @@ TINY_AFTER_TRAINING = {  # of an experiment whose runs start from another
     "evaluation.every_steps": 1,
     "evaluation.max_tokens": 60,
     "sample.n_samples": 1,
+}
+TINY_QUESTIONS = {
+    **TINY_AFTER_TRAINING,
+    "corpus": {"type": "hops", "queries": 2, "thoughts": "optional", "size": 200, "validation_fraction": 0.2},
+    "corpus.most_hops": 3,
+    "model.context_length": 36,
 }
 TINY_LANGUAGE = {key: value for key, value in TINY.items() if key not in ("corpus.world_size", "model.context_length")}
 TINY_ROLLOUTS = {"objective.group_size": 2, "objective.max_new_tokens": 12}
@@ -93,7 +100,7 @@ def keep_some_runs(experiment: dict[str, Any], soak: bool) -> None:
             figure["only"] = [label for label in figure["only"] if label in labels]
 
 
-def shrunken(path: Path, soak: bool, reader: Callable[[], Path]) -> tuple[str, list[str]]:
+def shrunken(path: Path, soak: bool, reader: Callable[[bool], Path]) -> tuple[str, list[str]]:
     """The experiment with one seed and small values on its grid; and overrides that shrink what it does not vary."""
     experiment = yaml.safe_load(path.read_text())
     for run in experiment.get("runs", []):
@@ -108,9 +115,11 @@ def shrunken(path: Path, soak: bool, reader: Callable[[], Path]) -> tuple[str, l
     if base["corpus"]["type"] != "fables":
         tiny = TINY_LANGUAGE
     if "start_from" in base:
-        tiny = TINY_AFTER_TRAINING | {"start_from": str(reader())}
+        is_asked = base["corpus"]["type"] == "hops"
+        tiny = (TINY_QUESTIONS if is_asked else TINY_AFTER_TRAINING) | {"start_from": str(reader(is_asked))}
         tiny |= TINY_ROLLOUTS if base["objective"]["type"] == "grpo" else {}
-        experiment["measures"]["answers"] = 3
+        if "measures" in experiment:
+            experiment["measures"]["answers"] = 3
     experiment["seeds"] = experiment["seeds"][:1]
     for key in small.keys() & experiment.get("grid", {}).keys():
         experiment["grid"][key] = small[key]
@@ -130,6 +139,17 @@ def reader(data_root: Path) -> Path:
     return data_root / "reader"
 
 
+@pytest.fixture(scope="module")
+def thinker(data_root: Path) -> Path:
+    """A run of hops that can be asked with and without a thought."""
+    config = yaml.safe_load((ROOT / "configs/languages/hops.yaml").read_text())
+    changes = {**TINY, **TINY_QUESTIONS, "model.d_model": 16, "model.n_layers": 1, "model.n_heads": 2}
+    changes = {key: value for key, value in changes.items() if key not in ("corpus.world_size", "model.d_ff")}
+    (data_root / "thinker.yaml").write_text(yaml.safe_dump(config))
+    train(data_root / "thinker.yaml", data_root / "thinker", overrides=changes, data_dir=data_root)
+    return data_root / "thinker"
+
+
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_a_shipped_experiment_runs_in_a_shrunken_form(path: Path, tmp_path, data_root, request, monkeypatch, soak):
     code = path.with_suffix(".py")
@@ -142,7 +162,7 @@ def test_a_shipped_experiment_runs_in_a_shrunken_form(path: Path, tmp_path, data
             text = text.replace(as_shipped, smaller)
         (tmp_path / code.name).write_text(text, "utf-8")
     small = tmp_path / path.name
-    text, overrides = shrunken(path, soak, lambda: request.getfixturevalue("reader"))
+    text, overrides = shrunken(path, soak, lambda asked: request.getfixturevalue("thinker" if asked else "reader"))
     small.write_text(text)
     plan = plan_experiment(small, overrides)
     make_runs(plan, data_root)
