@@ -138,6 +138,8 @@ def opened(browser: Browser, file: Path, **options: Any) -> Iterator[Page]:
 
 def test_what_a_browser_has_trained_is_a_run(browser: Browser, file: Path, chains: dict[str, Any], tmp_path: Path):
     with opened(browser, file) as window:
+        expect(window.locator(".guesses")).to_be_visible()
+        assert window.locator("#curve line.floor").count() == 0  # the reader predicts it first
         window.get_by_role("spinbutton").fill("1")
         window.get_by_role("button", name="Train", exact=True).click()
         expect(window.get_by_role("button", name="Trained")).to_be_visible()
@@ -145,6 +147,7 @@ def test_what_a_browser_has_trained_is_a_run(browser: Browser, file: Path, chain
         expect(status).to_have_attribute("data-step", str(STEPS))
         shown = float(status.get_attribute("data-loss") or "nan")
         assert f"The floor is {chains['floor']:.3f}" in window.locator("#verdict").inner_text()
+        assert window.locator("#curve line.floor").count() == 1
         with window.expect_download() as download:
             window.get_by_role("button", name="Download the model").click()
         download.value.save_as(tmp_path / "my.tar")

@@ -14,6 +14,7 @@ const $ = (id) => document.getElementById(id);
 let languages, address, language;
 let sides = [];
 let seed = 0;
+let isPredicted = false; // the floor is shown once the reader has had the chance to predict it
 
 const failed = (why) => {
   $("trouble").hidden = false;
@@ -50,6 +51,7 @@ function choose(chosen) {
   );
   $("guess").value = "";
   fill($("verdict"));
+  isPredicted = false;
   for (const side of sides) side.end();
   sides = [];
   addSide();
@@ -89,7 +91,7 @@ function showSides() {
 
 function redraw() {
   const { floor, by_frequency: byFrequency, config } = language;
-  drawCurves($("curve"), sides, { floor, byFrequency, steps: config.train.steps });
+  drawCurves($("curve"), sides, { floor, byFrequency, isPredicted, steps: config.train.steps });
 }
 
 // A model with its own worker and panels.
@@ -100,7 +102,7 @@ function makeSide(index) {
     n_layers: Math.min(LAYERS.at(-1), language.config.model.n_layers),
     d_model: language.config.model.d_model,
   };
-  const now = { document: 0, place: 5, head: 0, isTraining: false, hasBegun: false, step: 0, looked: null };
+  const now = { document: 0, place: 5, head: 0, isTraining: false, step: 0, looked: null };
   const steps = language.config.train.steps;
 
   const name = index ? "rival" : "model";
@@ -234,9 +236,13 @@ function makeSide(index) {
     wrote: ({ ids }) => (wrote.textContent = textOf(language, ids) || "(nothing)"),
     looked: (looked) => ((now.looked = looked), draw()),
     stopped: () => ((now.isTraining = false), (go.textContent = now.step >= steps ? "Trained" : "Go on"), report()),
-    failed: ({ why }) => failed(`The model could not be trained: ${why}.`),
+    failed: ({ why }) => {
+      [now.isTraining, go.textContent] = [false, "Train"];
+      failed(`The model could not be trained: ${why}.`);
+    },
     weights: async ({ weights, step, tokens }) => {
-      const trained = { step, tokens, seconds: now.seconds, loss: side.held.at(-1)[1] };
+      const [at, loss] = side.held.at(-1);
+      const trained = { step, tokens, seconds: now.seconds, loss: at === step ? loss : null };
       save(await runArchive(language, { ...model, n_heads: HEADS }, weights, trained));
     },
   };
@@ -248,6 +254,8 @@ function makeSide(index) {
 
 // What the reader predicted, once training shows the floor.
 function judge() {
+  isPredicted = true;
+  redraw();
   const guess = $("guess").valueAsNumber;
   const truth = `The floor is ${fixed(language.floor, 3)}`;
   fill(

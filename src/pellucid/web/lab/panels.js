@@ -8,7 +8,7 @@ const N_GUESSES = 6;
 const NAMES = ["model", "rival"]; // of the colours of style.css
 
 // The held-out loss of each model by updates, and the dashed floor that none can pass.
-export function drawCurves(chart, runs, { floor, byFrequency, steps }) {
+export function drawCurves(chart, runs, { floor, byFrequency, isPredicted, steps }) {
   const width = Math.max(LEAST_WIDTH, chart.clientWidth);
   const highest = Math.max(
     byFrequency,
@@ -34,7 +34,7 @@ export function drawCurves(chart, runs, { floor, byFrequency, steps }) {
     svg("text", { x: FRAME.left, y: HEIGHT - 6, "text-anchor": "middle" }, "0"),
     svg("text", { x: FRAME.left - 6, y: y(highest) + 10, "text-anchor": "end" }, fixed(highest, 1)),
     level("grid", byFrequency, "who knows only how often each token occurs"),
-    level("floor", floor, "the floor: no model can do better", 19),
+    isPredicted && level("floor", floor, "the floor: no model can do better", 19),
     runs.map(({ held }, index) => [
       held.length > 1 &&
         svg(`path.${NAMES[index]}`, {

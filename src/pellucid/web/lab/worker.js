@@ -7,7 +7,7 @@ import { blockUntilReady, defaultDevice, init, jit, nn, numpy as np, tree } from
 import { decoder, surprises } from "./decoder.js";
 import { compiledUpdate, firstWeights, freshState, learningRate, modelOf, randomFrom, weightsOf } from "./training.js";
 
-const EVALUATIONS = [0, 5, 10, 20, 30, 40, 50]; // and then every 25 updates
+const EVALUATIONS = [5, 10, 20, 30, 40, 50]; // and then every 25 updates
 
 let run = null; // the model in training
 let isTraining = false;
