@@ -47,6 +47,12 @@ def value(page: Page, name: str) -> float:
     return float(number)
 
 
+def box(page: Page, selector: str, n: int = 0) -> dict[str, float]:
+    """Where the n-th such element stands, found and measured in one step: meanwhile the page may draw it anew."""
+    measure = "([selector, n]) => document.querySelectorAll(selector)[n].getBoundingClientRect().toJSON()"
+    return page.evaluate(measure, [selector, n])
+
+
 def serious_violations(page: Page, where: str | None = None, rules: list[str] | None = None) -> list[str]:
     """What axe finds against accessibility in a part of the page, by the names of its rules; None: all of either."""
     from axe_playwright_python.sync_playwright import Axe

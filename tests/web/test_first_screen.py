@@ -9,7 +9,7 @@ import pytest
 import torch
 from playwright.sync_api import Browser, Page, expect
 
-from browsing import LAPTOP, PHONE, settled, value, values, watched
+from browsing import LAPTOP, PHONE, box, settled, value, values, watched
 from pellucid import load
 from pellucid.api import Run
 from pellucid.inspection.build import fables_of
@@ -67,9 +67,10 @@ def test_it_says_what_the_model_is_and_how_good_and_opens_on_an_open_place(brows
         page.set_viewport_size(SMALL)
         settled(page)
         for shown in ("#quality", "#about", "#machine-text", "#write-story", "#held-out", ".diagram", ".outcome"):
-            box = page.locator(shown).bounding_box()
-            assert box["y"] + box["height"] <= SMALL["height"], shown
-            assert box["x"] + box["width"] <= SMALL["width"], shown
+            stands = box(page, shown)
+            assert stands["height"] > 0, shown
+            assert stands["bottom"] <= SMALL["height"], shown
+            assert stands["right"] <= SMALL["width"], shown
 
 
 def assert_path(page: Page, run: Run, m: int) -> None:
@@ -144,7 +145,7 @@ def test_on_a_phone_the_next_token_stays_in_sight_while_one_types(browser, addre
         page.keyboard.type(" Then")
         settled(page)
         expect(page.locator(".guesses button").first).to_be_in_viewport(ratio=1)
-        assert page.locator(".guesses button").nth(2).bounding_box()["y"] < KEYBOARD["height"]
+        assert box(page, ".guesses button", 2)["y"] < KEYBOARD["height"]
         page.set_viewport_size(LAPTOP)
 
 

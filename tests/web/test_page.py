@@ -11,7 +11,7 @@ import pytest
 import torch
 from playwright.sync_api import Browser, Page, expect
 
-from browsing import LAPTOP, PHONE, serious_violations, settled, value, values, watched
+from browsing import LAPTOP, PHONE, box, serious_violations, settled, value, values, watched
 from pellucid import load, train
 from pellucid.api import Run
 from pellucid.generation.sampling import apply_temperature, keep_top_k, keep_top_p
@@ -177,8 +177,9 @@ def assert_first_screen(page: Page, traced: Trace) -> None:
 
 def assert_attention(page: Page, run: Run, traced: Trace) -> None:
     weights_TS = traced.attention[0, 1]
-    box, n = page.locator("#part-attention .map").bounding_box(), len(weights_TS)
-    page.locator("#part-attention .map").hover(position={"x": 2.5 * box["width"] / n, "y": 5.5 * box["height"] / n})
+    stands, n = box(page, "#part-attention .map"), len(weights_TS)
+    place = {"x": 2.5 * stands["width"] / n, "y": 5.5 * stands["height"] / n}
+    page.locator("#part-attention .map").hover(position=place)
     close(value(page, "weight"), weights_TS[5, 2])
     for axis, place in (("rows", 5), ("columns", 2)):
         named = page.text_content(f".names.{axis} .here")
@@ -514,7 +515,7 @@ def test_tokens_are_added_and_taken_back_and_the_page_says_why_none_can_be(page,
     page.evaluate("Math.random = random")
     page.evaluate("microscope.store.set({ at: 3 })")
     expect(page.locator("#add-token")).to_have_text("Write from here")
-    assert page.locator("#text").bounding_box()["height"] <= LAPTOP["height"] / 2
+    assert box(page, "#text")["height"] <= LAPTOP["height"] / 2
 
     page.fill("#machine-text", "Once upon a time. " * 3000 + "\U0001f98a")
     settled(page)
@@ -540,7 +541,7 @@ def test_with_the_heading_on_a_projector_the_row_that_is_looked_from_is_in_sight
         page.evaluate("document.querySelector('#part-attention').scrollIntoView()")
         settled(page)
         expect(page.locator("#part-attention h2")).to_be_in_viewport()
-        assert page.locator("#part-attention .cross").bounding_box()["y"] < 720 - 8
+        assert box(page, "#part-attention .cross")["y"] < 720 - 8
         expect(page.locator("#part-attention .names.rows .here")).to_be_in_viewport()
 
 
@@ -977,10 +978,10 @@ def test_every_control_is_inside_the_window_and_a_projector_shows_the_whole_mode
     settled(page)
     page.evaluate("scrollTo({top: 0, behavior: 'instant'})")
     boxes = "all => all.map((each) => each.getBoundingClientRect().toJSON())"
-    for box in page.eval_on_selector_all("#part-machine .stage", boxes):
-        assert box["left"] >= 0, box
-        assert box["right"] <= 1280, box
-        assert box["bottom"] <= 720, box
+    for stage in page.eval_on_selector_all("#part-machine .stage", boxes):
+        assert stage["left"] >= 0, stage
+        assert stage["right"] <= 1280, stage
+        assert stage["bottom"] <= 720, stage
 
 
 def test_a_page_without_a_server_says_so_and_then_what_the_server_cannot_give(browser, address):
