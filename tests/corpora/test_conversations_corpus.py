@@ -86,6 +86,20 @@ def test_a_conversation_has_many_turns_and_what_the_system_says_is_put_before_th
     ]
 
 
+def test_a_thought_is_the_beginning_of_the_answer_and_only_the_assistants():
+    asked, answer = message("user", "Who?"), message("assistant", "Me.")
+    thinking = [asked, answer | {"reasoning_content": "Who is it?"}, asked, answer | {"reasoning_content": None}]
+    corpus = corpus_of(lines("a.jsonl", [{"messages": thinking}]))
+    [turns] = corpus.conversations("train")
+    assert [turn.text for turn in turns[1::2]] == ["<think>Who is it?</think>Me.", "Me."]
+    assert corpus.notes() == []
+    for place, thought in ((0, "Hm."), (1, 7)):
+        messages = [asked, answer]
+        messages[place] = messages[place] | {"reasoning_content": thought}
+        with pytest.raises(DataError, match=f"line 1, turn {place + 1}, reasoning_content: a thought is text, and"):
+            said(corpus_of(lines("b.jsonl", [{"messages": messages}])), "train")
+
+
 def test_other_contents_are_another_corpus_and_the_same_contents_the_same():
     identities = []
     for records in (COLUMNS, COLUMNS[:-1], COLUMNS):
@@ -114,6 +128,10 @@ def message(role: object, content: object) -> dict[str, object]:
         ({"messages": [message("user", "Who?"), message("tool", "7")]}, "turn 2 is of 'tool', not of the assistant; "),
         ({"messages": [message("system", "Be kind."), message("assistant", "Me.")]}, "turn 2 is of 'assistant', not"),
         ({"messages": [{"from": "human", "value": "Who?"}]}, "turn 1 is empty; "),
+        (
+            {"messages": [message("user", "Who?"), message("assistant", "") | {"reasoning_content": "Me?"}]},
+            "turn 2 is empty; ",
+        ),
     ],
 )
 def test_a_record_that_is_no_conversation_is_refused_in_one_line_with_its_number(record, error):

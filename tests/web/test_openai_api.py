@@ -296,6 +296,25 @@ def test_a_text_has_the_form_that_was_asked_for(client, complete, respond, way):
         assert (cut.finish_reason, any(text.startswith(cut.text) for text in ENDS)) == ("length", True)
 
 
+def test_a_thought_stands_apart_from_the_answer_and_can_be_sent_back(client):
+    rules = "end\n    1 <think>sly</think>fox\n"
+    form = {"response_format": {"type": "grammar", "syntax": "rules", "definition": rules}}
+    ask = partial(client.chat.completions.create, model="tiny", max_tokens=30)
+    message = ask(messages=[QUESTION], extra_body=form).choices[0].message
+    assert (message.reasoning_content, message.content) == ("sly", "fox")
+    deltas = [chunk.choices[0].delta for chunk in ask(messages=[QUESTION], extra_body=form, stream=True)]
+    thoughts, answers = (
+        ["".join(getattr(each, name, None) or "" for each in deltas)] for name in ("reasoning_content", "content")
+    )
+    assert (thoughts, answers) == (["sly"], ["fox"])
+    written = ask(messages=[QUESTION, {**MINE, "content": "<think>sly</think>fox"}], seed=1).choices[0].message.content
+    assert ask(messages=[QUESTION, message], seed=1).choices[0].message.content == written
+    cut = ask(messages=[QUESTION], extra_body=form, max_tokens=8).choices[0].message
+    assert "<think>sly</think>fox".startswith(f"<think>{cut.reasoning_content}")
+    with pytest.raises(openai.BadRequestError, match="only the assistant has thoughts"):
+        ask(messages=[{**QUESTION, "reasoning_content": "sly"}])
+
+
 @pytest.mark.parametrize(
     ("fields", "param", "what"),
     [

@@ -2,6 +2,8 @@
 
 {"messages": [{"role": "user", "content": "Who are you?"}, {"role": "assistant", "content": "A small model."}]}
 {"prompt": "Who are you?", "answer": "A small model."}
+
+An assistant's message may have a thought, `reasoning_content`: it becomes the beginning of the answer, between marks.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,9 +13,11 @@ from typing import Any
 from pellucid.corpora.corpus import ConversationCorpus, Split, Turn
 from pellucid.corpora.hugging_face import DataSet
 from pellucid.errors import DataError
+from pellucid.tokenizer.thinking import with_thought
 
 MESSAGES = "messages"
-READ_KEYS = {"role", "content", "weight"}
+THOUGHT = "reasoning_content"
+READ_KEYS = {"role", "content", "weight", THOUGHT}
 ROLES = ("user", "assistant")
 
 
@@ -57,12 +61,21 @@ class ConversationsCorpus(DataSet, ConversationCorpus):
                     fix = "every answer is learned: leave out the record, or end it before this turn"
                     raise DataError(where, f"turn {i + 1} has the weight {message['weight']!r}", fix)
                 self._unread |= {key for key, value in message.items() if value is not None} - READ_KEYS
+                if message.get(THOUGHT) is not None:
+                    message["content"] = _with_thought(message, f"{where}, turn {i + 1}")
             return [(message.get("role"), message.get("content")) for message in messages]
         for knob, name in (("prompt_field", self.prompt_field), ("answer_field", self.answer_field)):
             if name not in record:
                 fix = f"name a column by corpus.{knob}, or give {MESSAGES}; there are {', '.join(record)}"
                 raise DataError(where, f"no column {name}", fix)
         return list(zip(ROLES, (record[self.prompt_field], record[self.answer_field]), strict=True))
+
+
+def _with_thought(message: Mapping[str, Any], where: str) -> Any:
+    thought, answer = message[THOUGHT], message.get("content")
+    if not isinstance(thought, str) or message.get("role") != ROLES[1]:
+        raise DataError(f"{where}, {THOUGHT}", "a thought is text, and the assistant's", "leave it out")
+    return with_thought(thought, answer) if isinstance(answer, str) and answer.strip() else answer
 
 
 def _turns(messages: list[tuple[Any, Any]], where: str) -> list[Turn]:

@@ -18,6 +18,7 @@ import numpy as np
 from pellucid.generation.stream import Piece, Token
 from pellucid.inspection.embed import Floats
 from pellucid.tokenizer import Tokenizer
+from pellucid.tokenizer.thinking import apart
 from pellucid.web.errors import ApiError
 from pellucid.web.openai.engine_thread import Job
 from pellucid.web.openai.prompts import Prompt
@@ -145,16 +146,19 @@ class CompletionFormat(ChoicesFormat):
 
 
 class ChatFormat(ChoicesFormat):
-    """The answers of /v1/chat/completions."""
+    """The answers of /v1/chat/completions. A thought that one begins with stands apart, in `reasoning_content`."""
 
     object, chunk_object = "chat.completion", "chat.completion.chunk"
 
     def __init__(self, tokenizer: Tokenizer, body: ChatRequest) -> None:
         super().__init__(tokenizer, body, "chatcmpl")
         self.n_likeliest = (body.top_logprobs or 0) if body.logprobs else None
+        self._written = [""] * self.n_choices
 
     def choice(self, number: int, pieces: Sequence[Piece], prompt_tokens: Sequence[Token]) -> Json:
-        message = {"role": "assistant", "content": "".join(piece.text for piece in pieces), "refusal": None}
+        thought, answer = apart("".join(piece.text for piece in pieces))
+        message = {"role": "assistant", "content": answer, "refusal": None}
+        message |= {"reasoning_content": thought} if thought else {}
         scores = self._scores([token for piece in pieces for token in piece.tokens])
         reason = REASONS[pieces[-1].finish_reason]
         return {"index": number, "message": message, "logprobs": scores, "finish_reason": reason}
@@ -164,7 +168,12 @@ class ChatFormat(ChoicesFormat):
         yield {"index": number, "delta": delta, "logprobs": None, "finish_reason": None}
 
     def chunk(self, number: int, piece: Piece) -> Json:
-        delta = {"content": piece.text} if piece.text else {}
+        before, is_last = self._written[number], piece.finish_reason is not None
+        self._written[number] += piece.text
+        known, now = apart(before, is_whole=False), apart(self._written[number], is_whole=is_last)
+        names = "reasoning_content", "content"
+        new = {name: text[len(old) :] for name, text, old in zip(names, now, known, strict=True)}
+        delta = {name: text for name, text in new.items() if text}
         reason = REASONS[piece.finish_reason]
         return {"index": number, "delta": delta, "logprobs": self._scores(piece.tokens), "finish_reason": reason}
 

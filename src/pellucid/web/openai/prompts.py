@@ -83,6 +83,9 @@ def _turns(messages: Sequence[Message], field: str, instructions: str | None) ->
     for i, message in enumerate(messages):
         if message.content is None and message.role != "assistant":
             raise ApiError(400, f"{field}.{i}.content: missing; give a text", param=f"{field}.{i}.content")
+        if message.reasoning_content and message.role != "assistant":
+            where = f"{field}.{i}.reasoning_content"
+            raise ApiError(400, f"{where}: only the assistant has thoughts; leave it out", param=where)
     of_system = [message.text for message in messages[:1] if message.role in ("system", "developer")]
     turns: Turns = []
     for i, message in enumerate(messages[len(of_system) :], start=len(of_system)):

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BeforeValidator, Field
 
 from pellucid.generation.sampling import Sampling
+from pellucid.tokenizer.thinking import with_thought
 from pellucid.web.openai.body import IDLE, IDLE_IN_MESSAGES, IDLE_IN_PARTS, IDLE_IN_RESPONSES, Body
 from pellucid.web.openai.forms import AskedForm, AskedFormOfText, Source
 
@@ -141,13 +142,14 @@ class Message(Body):
     idle = IDLE_IN_MESSAGES
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[TextPart] | None = None
+    reasoning_content: str | None = None  # of an assistant: the thought before its answer
     name: str | None = None  # the chat template has no place for it
 
     @property
     def text(self) -> str:
-        if isinstance(self.content, str):
-            return self.content
-        return "".join(part.text for part in self.content or [])
+        parts = self.content if isinstance(self.content, list) else []
+        answer = self.content if isinstance(self.content, str) else "".join(part.text for part in parts)
+        return with_thought(self.reasoning_content, answer)
 
 
 class ChatRequest(ChoicesRequest):
