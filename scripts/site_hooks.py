@@ -34,6 +34,7 @@ body:has(.microscope) .md-grid { max-width: 72rem; }
 :where(article:has(.microscope)) > :is(p, blockquote, div.highlight) { max-width: 44rem; }
 article:has(.microscope) h1 { margin-bottom: 0.5rem; }
 .microscope .md-button { margin: 0 0.4rem 0.4rem 0; }
+.lab { width: 100%; height: 92vh; border: 1px solid #8888; border-radius: 0.2rem; }
 .microscope img { width: 100%; border: 1px solid #8888; border-radius: 0.2rem; }
 .md-typeset ol.lessons { display: grid; grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); gap: 1rem; }
 .md-typeset ol.lessons > li { list-style: none; margin: 0; font-size: 0.7rem; }
@@ -119,7 +120,6 @@ This is the demo that comes with Pellucid, under the Model Microscope. It runs i
 
 <a class="md-button md-button--primary" href="{TOUR}">{title} · {minutes} minutes</a>
 <a class="md-button" href="{MICROSCOPE}">Open it alone</a>
-<a class="md-button" href="{LAB}">Train a model yourself, in a page</a>
 
 <a href="{MICROSCOPE}"><img src="microscope.png" alt="The first screen of the Model Microscope"></a>
 </div>
@@ -130,7 +130,13 @@ This is the demo that comes with Pellucid, under the Model Microscope. It runs i
 
 What the next word of a story costs. Nobody can guess a name when it comes first: that is the floor. When Jasper comes
 again, there is nothing to guess. The demo remembers him; a table that knows only the word before does not.
-[How the floor is computed](docs/fables.md#the-floor)"""
+[How the floor is computed](docs/fables.md#the-floor)
+
+## Train one, here and now
+
+<iframe class="lab" src="{LAB}" loading="lazy" title="A page in which you train a small language model"></iframe>
+
+Nothing is installed, and nothing is sent. [What it does](docs/lab.md), and <a href="{LAB}">the page alone</a>."""
 
 
 def shortest_tour() -> tuple[str, str, int]:

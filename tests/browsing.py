@@ -17,7 +17,7 @@ def watched(browser: Browser, address: str, view: str = "") -> Iterator[Page]:
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
-    page.on("request", lambda asked: None if asked.url.startswith(address) else faults.append(asked.url))
+    page.on("request", lambda asked: None if asked.url.startswith((address, "blob:")) else faults.append(asked.url))
     page.on("response", lambda given: faults.append(f"{given.status} {given.url}") if given.status >= 400 else None)
     try:
         page.goto(address + view)

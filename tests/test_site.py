@@ -114,6 +114,17 @@ def test_the_first_page_shows_the_microscope_at_full_width_and_leads_to_it_and_t
     expect(page.locator("#tour")).to_be_visible()
 
 
+def test_the_first_page_has_the_one_that_trains_at_full_width(page):
+    page.set_viewport_size(LAPTOP)
+    page.goto((SITE / "index.html").as_uri())
+    frame = page.locator("iframe.lab")
+    frame.scroll_into_view_if_needed()
+    assert frame.evaluate("frame => frame.clientWidth") > 0.95 * LAPTOP["width"]
+    lab = page.frame_locator("iframe.lab")
+    lab.get_by_role("button", name="Train", exact=True).click()
+    expect(lab.locator("svg circle").nth(1)).to_be_attached(timeout=60_000)
+
+
 def test_the_first_page_leads_to_each_lesson_in_their_order_with_a_picture(page):
     page.goto((SITE / "index.html").as_uri())
     cards = page.locator("ol.lessons a")

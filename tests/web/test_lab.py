@@ -13,14 +13,17 @@ from playwright.sync_api import Browser, Page, expect
 from torch import nn
 
 import pellucid
-from browsing import LAPTOP, PHONE, serious_violations
+from browsing import LAPTOP, PHONE, serious_violations, settled, watched
 from pellucid.config.model import DecoderConfig
 from pellucid.errors import ConfigError
 from pellucid.model.build import build_model
 from pellucid.objectives.next_token import cross_entropy
 from pellucid.training.optimizers import muon, set_learning_rate
 from pellucid.training.schedules import warmup_stable_decay
+from pellucid.web import lab as web_lab
+from pellucid.web.app import make_app, page_that_trains
 from pellucid.web.lab import LAB, WORKER_MODULES, Told, language_of, linked, page
+from serving import served
 
 N_UPDATES, VOCAB_SIZE = 50, 20
 SIZES = {"d_model": 16, "n_layers": 2, "n_heads": 2}
@@ -201,3 +204,14 @@ def test_what_a_browser_lacks_is_said_in_one_line(browser: Browser, file: Path, 
     window.goto(file.as_uri())
     expect(window.get_by_role("alert")).to_contain_text(says)
     window.close()
+
+
+def test_the_page_of_a_run_leads_to_the_one_that_trains(browser, fables_run, monkeypatch):
+    monkeypatch.setattr(web_lab, "SHIPPED", web_lab.SHIPPED[:1])
+    page_that_trains.cache_clear()
+    with served(make_app([fables_run])) as (_, port), watched(browser, f"http://127.0.0.1:{port}/") as window:
+        settled(window).get_by_role("link", name="In this browser").click()
+        window.wait_for_url("**/lab", timeout=60_000)
+        window.get_by_role("button", name="One update").click()
+        expect(window.locator("#sides .status")).to_contain_text("update 1 of 400", timeout=60_000)
+    page_that_trains.cache_clear()

@@ -25,6 +25,7 @@ def test_a_run_shows_what_it_makes_larger_below_the_most_there_is_or_above_what_
         curves = settled(page).locator("#part-run .measures button")
         expect(curves).to_have_text(["reward", "KL", "loss"])
         assert [value(page, name) for name in ("val_reward", "level")] == [rows[2]["val_reward"], 1]
+        expect(page.locator("#part-run [data-name^=val_]")).to_have_count(3)  # the reward, whole fables, as asked
         expect(page.locator(".curve line.floor")).to_have_count(1)
         curves.filter(has_text="KL").click()
         assert value(page, "val_kl") == pytest.approx(rows[2]["val_kl"], rel=1e-6)

@@ -4,11 +4,12 @@ The page loads nothing from other sites: the Content-Security-Policy forbids it.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Query
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -71,6 +72,12 @@ def run_routes(runs: Runs, has_class: bool = False) -> APIRouter:
     async def page() -> FileResponse:
         return FileResponse(STATIC / "index.html")
 
+    @routes.get("/lab")
+    def lab() -> HTMLResponse:
+        """The page that trains, which has a policy of its own."""
+        page, policy = page_that_trains()
+        return HTMLResponse(page, headers={"Content-Security-Policy": policy})
+
     @routes.api_route("/health", methods=["GET", "HEAD"])  # as monitors ask
     async def health() -> dict[str, str]:
         return {"status": "ok", "version": __version__}
@@ -88,6 +95,14 @@ def run_routes(runs: Runs, has_class: bool = False) -> APIRouter:
         return JSONResponse(runs.fable(checkpoint, number))
 
     return routes
+
+
+@cache
+def page_that_trains() -> tuple[str, str]:
+    """The page and its Content-Security-Policy, made when it is first asked for: that takes some ten seconds."""
+    from pellucid.web import lab
+
+    return lab.page([lab.language_of(told) for told in lab.SHIPPED]), lab.POLICY
 
 
 def model_routes(microscope: Microscope) -> APIRouter:
@@ -158,7 +173,7 @@ class Policy:
         async def send_with_policy(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers["Content-Security-Policy"] = POLICY
+                headers.setdefault("Content-Security-Policy", POLICY)
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Referrer-Policy"] = "same-origin"  # with none, a form would seem to come from another site
                 headers.setdefault("Cache-Control", "no-cache")

@@ -10,11 +10,13 @@ const MEASURES = [
     heldOut: "val_reward",
     training: "reward",
     unit: "mean reward of an answer",
-    says: "The model answers instructions, and a judge gives each answer a reward. What was rewarded becomes likelier.",
+    says: "The model answers, and a judge gives each answer a reward. What was rewarded becomes likelier.",
     level: { name: "the most there is", at: (run) => run.most_reward },
     beside: [
       ["whole", "whole fables"],
       ["obeys", "as asked"],
+      ["right", "right answers"],
+      ["thought", "symbols of a thought"],
     ],
   },
   {

@@ -128,7 +128,8 @@ export function runPanel(root, view) {
       fact(`${isAbove ? "loss" : name}, ${where}`, shown(isHeldOut ? heldOut : training, value)),
       beside.map(([each, words]) => {
         const key = isHeldOut ? `val_${each}` : each;
-        return fact(words, shown(key, valueNear(rows, key, step)));
+        const number = valueNear(rows, key, step);
+        return number !== null && fact(words, shown(key, number));
       }),
       level !== null &&
         fact(isOfText ? [term("floor"), ": the best possible"] : measure.level.name, shown("level", level)),
