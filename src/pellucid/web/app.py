@@ -19,7 +19,6 @@ from pellucid.web.classroom import OnlyTheClass, class_routes
 from pellucid.web.limits import install_limits
 from pellucid.web.microscope import Microscope
 from pellucid.web.news import news_routes
-from pellucid.web.runs import Runs
 from pellucid.web.schemas import MOST_FABLES, InsideRequest, KnockOutRequest, TextRequest, TraceRequest
 from pellucid.web.tours import Tours
 
@@ -43,30 +42,22 @@ def make_app(
     """
     app = FastAPI(title="Pellucid", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     microscope = Microscope(paths)
-    runs = microscope.runs
-    guide = Tours(microscope, tours)
-    app.state.tours = guide
-    pages = (
-        run_routes(runs, class_link is not None),
-        model_routes(microscope),
-        tour_routes(guide),
-        news_routes(runs.folders),
-    )
-    for router in (*pages, *routers):
+    app.state.tours = Tours(microscope, tours)
+    page = page_routes(microscope, app.state.tours, has_class=class_link is not None)
+    for router in (page, news_routes(microscope.runs.folders), *routers):
         app.include_router(router)
-    if class_link is not None:
-        app.include_router(class_routes(microscope, class_link))
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_middleware(Policy)
     if class_link is not None:
+        app.include_router(class_routes(microscope, class_link))
         app.add_middleware(OnlyTheClass)
     install_limits(app, host, allow_origins)
     return app
 
 
-def run_routes(runs: Runs, has_class: bool = False) -> APIRouter:
-    """Routes for the page itself, runs and their texts. `source_server.js` has a method for each."""
-    routes = APIRouter()
+def page_routes(microscope: Microscope, tours: Tours, *, has_class: bool) -> APIRouter:
+    """Routes for the page itself and for what it asks. `source_server.js` has a method for each of these."""
+    routes, runs = APIRouter(), microscope.runs
 
     @routes.get("/")
     async def page() -> FileResponse:
@@ -93,21 +84,6 @@ def run_routes(runs: Runs, has_class: bool = False) -> APIRouter:
     @routes.get("/api/fable")
     def fable(checkpoint: str, number: Annotated[int, Query(ge=1, le=MOST_FABLES)]) -> JSONResponse:
         return JSONResponse(runs.fable(checkpoint, number))
-
-    return routes
-
-
-@cache
-def page_that_trains() -> tuple[str, str]:
-    """The page and its Content-Security-Policy, made when it is first asked for: that takes some ten seconds."""
-    from pellucid.web import lab
-
-    return lab.page([lab.language_of(told) for told in lab.SHIPPED]), lab.POLICY
-
-
-def model_routes(microscope: Microscope) -> APIRouter:
-    """Routes for questions about a model."""
-    routes = APIRouter()
 
     @routes.get("/api/model")
     def model(checkpoint: str) -> JSONResponse:
@@ -145,13 +121,6 @@ def model_routes(microscope: Microscope) -> APIRouter:
     def knock_out(body: KnockOutRequest) -> JSONResponse:
         return JSONResponse(microscope.knock_out(body.checkpoint, body.n))
 
-    return routes
-
-
-def tour_routes(tours: Tours) -> APIRouter:
-    """Routes for the ways through the page."""
-    routes = APIRouter()
-
     @routes.get("/api/tours")
     def listed() -> JSONResponse:
         return JSONResponse(tours.listed())
@@ -161,6 +130,14 @@ def tour_routes(tours: Tours) -> APIRouter:
         return JSONResponse(tours.played(name))
 
     return routes
+
+
+@cache
+def page_that_trains() -> tuple[str, str]:
+    """The page and its Content-Security-Policy, made when it is first asked for: that takes some ten seconds."""
+    from pellucid.web import lab
+
+    return lab.page([lab.language_of(told) for told in lab.SHIPPED]), lab.POLICY
 
 
 class Policy:

@@ -13,7 +13,6 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -24,6 +23,7 @@ from pellucid.errors import ConfigError, DataError
 from pellucid.files import write_whole
 from pellucid.generation.single_token import own_part
 from pellucid.model.decoder import Decoder
+from pellucid.web.descriptions import Json
 from pellucid.web.microscope import Microscope
 from pellucid.web.news import news_of_all
 from pellucid.web.runs import Opened
@@ -31,8 +31,6 @@ from pellucid.web.schemas import N_FABLES
 from pellucid.web.stops import NONE
 from pellucid.web.tensors import packed
 from pellucid.web.tours import Tours, files_of
-
-Json = dict[str, Any]
 
 STATIC = Path(__file__).parent / "static"
 POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:"

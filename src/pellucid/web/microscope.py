@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -41,11 +41,10 @@ from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import ids_of_marked
 from pellucid.tokenizer.pieces import token_text
 from pellucid.web.cache import Cache
+from pellucid.web.descriptions import Json
 from pellucid.web.runs import Opened, Runs
 from pellucid.web.tensors import DType, packed
 from pellucid.web.truths import truth_of_answer, truth_of_document, truth_of_gaps_in
-
-Json = dict[str, Any]
 
 MOST_ANSWERS = 64
 SMALL_BYTES = 8_000_000  # two million weights

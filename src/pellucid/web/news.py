@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
@@ -18,9 +17,7 @@ from fastapi.responses import JSONResponse
 from pellucid.checkpoint.run_directory import is_locked
 from pellucid.files import require_regular
 from pellucid.training.metrics import Row, row_in
-from pellucid.web.descriptions import steps_of
-
-Json = dict[str, Any]
+from pellucid.web.descriptions import Json, steps_of
 
 MOST_BYTES_OF_SAMPLES = 1 << 18  # of a longer samples.md only the end is shown
 MARK = re.compile(r"(\d{1,15})-\d+")

@@ -14,7 +14,6 @@ from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import MANIFEST
@@ -35,9 +34,7 @@ from pellucid.tokenizer.chat import TOKEN_OF_ROLE
 from pellucid.tokenizer.tokenizer import ASSISTANT, END_OF_TURN
 from pellucid.trained import TrainedModel, load_trained_model
 from pellucid.web.cache import Cache
-from pellucid.web.descriptions import NOT_BEGUN, describe, folder_of, rows_of, steps_of
-
-Json = dict[str, Any]
+from pellucid.web.descriptions import NOT_BEGUN, Json, describe, folder_of, rows_of, steps_of
 
 _log = logging.getLogger(__name__)
 

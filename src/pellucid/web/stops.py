@@ -16,9 +16,8 @@ from pellucid.inspection.trace import Trace
 from pellucid.model.decoder import Decoder
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.pieces import token_text
+from pellucid.web.descriptions import Json
 from pellucid.web.microscope import Changes, Microscope
-
-Json = dict[str, Any]
 
 ROUNDING = 1e-9  # a sum of shares may miss 1 by as much
 N_DOCUMENTS = 4  # of which the loss chooses a checkpoint

@@ -6,16 +6,14 @@ so are the heads that it speaks of. Where one is out of the bounds that a questi
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pellucid.config.base import flat
 from pellucid.config.shipped import SHIPPED
 from pellucid.config.tour import Shown, TourConfig, load_tour
 from pellucid.errors import ConfigError
+from pellucid.web.descriptions import Json
 from pellucid.web.microscope import Microscope
 from pellucid.web.stops import PlayedStop
-
-Json = dict[str, Any]
 
 TOURS = SHIPPED / "tours"
 

@@ -6,7 +6,6 @@ Shapes: T tokens.
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from pellucid.corpora.corpus import KnownConversations
 from pellucid.data.both_sides import distributions_from_both_sides
@@ -17,8 +16,7 @@ from pellucid.languages.language import Language
 from pellucid.tokenizer import Tokenizer
 from pellucid.tokenizer.chat import prompt_ids
 from pellucid.tokenizer.tokenizer import ASSISTANT, CHAT_TOKENS, END_OF_TURN, USER
-
-Json = dict[str, Any]
+from pellucid.web.descriptions import Json
 
 ANY_MARK = "|".join(map(re.escape, CHAT_TOKENS))
 UNMARKED = f"((?:(?!{ANY_MARK}).)*)"

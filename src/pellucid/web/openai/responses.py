@@ -6,15 +6,12 @@ The fields and events are those of https://platform.openai.com/docs/api-referenc
 import time
 from collections.abc import AsyncIterator
 from itertools import count
-from typing import Any
 from uuid import uuid4
 
 from pellucid.web.errors import ApiError
-from pellucid.web.openai.answers import event, token_counts
+from pellucid.web.openai.answers import Json, event, token_counts
 from pellucid.web.openai.engine_thread import Job
 from pellucid.web.openai.schemas import ResponseRequest
-
-Json = dict[str, Any]
 
 
 class ResponseFormat:
