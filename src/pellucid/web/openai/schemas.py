@@ -7,6 +7,7 @@ Fields and defaults: https://platform.openai.com/docs/api-reference.
 """
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BeforeValidator, Field
@@ -61,16 +62,8 @@ class GenerationRequest(Body):
 
     @property
     def sampling(self) -> Sampling:
-        return Sampling(
-            temperature=1.0 if self.temperature is None else float(self.temperature),
-            top_k=self.top_k,
-            top_p=self.top_p,
-            min_p=self.min_p,
-            repetition_penalty=self.repetition_penalty or 1.0,
-            presence_penalty=self.presence_penalty or 0.0,
-            frequency_penalty=self.frequency_penalty or 0.0,
-            logit_bias=self.logit_bias or {},
-        )
+        names = {field.name for field in fields(Sampling)}
+        return Sampling(**self.model_dump(include=names, exclude_none=True))
 
     @property
     def form_source(self) -> Source | None:
