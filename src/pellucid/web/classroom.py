@@ -183,21 +183,16 @@ def page_of_board(now: Round | None, link: str, checkpoint: str, text: str) -> s
 def chart(now: Round) -> str:
     """A row for each choice with three bars: the class, the model and, where it is known, the truth."""
     n = len(now.answers)
-    who = [
-        f"the class ({n} answer{'' if n == 1 else 's'})",
-        "the model",
-        *(["the truth"] if now.choices[-1].truth is not None else []),
-    ]
-    kinds = ("rival", "model", "truth")
-    key = "".join(f"<span>{bar(1, kind)} {name}</span>" for kind, name in zip(kinds, who, strict=False))
+    who = {"rival": f"the class ({n} answer{'' if n == 1 else 's'})", "model": "the model", "truth": "the truth"}
+    if now.choices[-1].truth is None:
+        del who["truth"]
+    key = "".join(f"<span>{bar(1, kind)} {name}</span>" for kind, name in who.items())
     rows = []
     for i, choice in enumerate(now.choices):
-        shares = [now.share(i), choice.model, *([] if choice.truth is None else [choice.truth])]
-        bars = "".join(
-            f"<div>{bar(share, kind)} {100 * share:.0f} %</div>" for share, kind in zip(shares, kinds, strict=False)
-        )
+        shares = {"rival": now.share(i), "model": choice.model, "truth": choice.truth or 0.0}
+        bars = "".join(f"<div>{bar(shares[kind], kind)} {100 * shares[kind]:.0f} %</div>" for kind in who)
         rows.append(f"<tr><th scope='row'>{named(choice)}</th><td>{bars}</td></tr>")
-    unknown = "" if now.choices[-1].truth is not None else "<p>For this text, the truth is not known.</p>"
+    unknown = "" if "truth" in who else "<p>For this text, the truth is not known.</p>"
     return f"<p class='key'>{key}</p><table class='votes'>{''.join(rows)}</table>{unknown}"
 
 

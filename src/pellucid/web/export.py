@@ -53,8 +53,7 @@ def export_page(runs: Sequence[Path], file: Path, prompt: str | None = None, tou
     tours = Tours(microscope, files_of(tour))
     played = [] if tour is None else [tours.played(tour.stem)]
     recorded = record(microscope, prompt, played)
-    html = page(recorded)
-    write_whole(file, html)
+    write_whole(file, page(recorded))
     opened, _ = microscope.traced(recorded["latest"], recorded["text"])
     return unsupported_part(opened)
 
@@ -113,8 +112,7 @@ def first_text(examples: Sequence[Json]) -> str:
     """The first example, where several tokens may come."""
     if not examples:
         raise ConfigError("--export", "the run's corpus is not here to take an example from", "give --prompt TEXT")
-    text: str = examples[0]["text"]
-    return text
+    return str(examples[0]["text"])
 
 
 def answers(microscope: Microscope, checkpoint: str, text: str, truth: Json) -> Json:

@@ -16,6 +16,7 @@ from pellucid.web.microscope import Microscope
 from pellucid.web.stops import PlayedStop
 
 TOURS = SHIPPED / "tours"
+ON_THE_LIST = {"title", "minutes", "about"}
 
 
 class Tours:
@@ -29,13 +30,8 @@ class Tours:
 
     def listed(self) -> Json:
         """Name, title, minutes and purpose of each tour whose runs are all here."""
-        playable = [(name, tour) for name, tour in self._tours.items() if len(self._runs_of(tour)) == len(tour.runs)]
-        return {
-            "tours": [
-                {"name": name, "title": tour.title, "minutes": tour.minutes, "about": tour.about}
-                for name, tour in playable
-            ]
-        }
+        playable = {name: tour for name, tour in self._tours.items() if len(self._runs_of(tour)) == len(tour.runs)}
+        return {"tours": [{"name": name, **tour.model_dump(include=ON_THE_LIST)} for name, tour in playable.items()]}
 
     def played(self, name: str) -> Json:
         """A tour with the state of the page at each stop, and its figures. ConfigError if it does not fit the runs."""
@@ -52,7 +48,7 @@ class Tours:
             played = PlayedStop(self._microscope, runs, f"tour {name}, stop {number}", before, stop)
             stops.append(played.to_json())
             before = played.then
-        return {"name": name, "title": tour.title, "minutes": tour.minutes, "about": tour.about, "stops": stops}
+        return {"name": name, **tour.model_dump(include=ON_THE_LIST), "stops": stops}
 
     def differences(self, name: str) -> list[str]:
         """Where these runs differ from what a tour claims, a line each. ConfigError if it does not fit them."""
@@ -66,13 +62,11 @@ class Tours:
         keys = {name: flat(config.model_dump(mode="json")) for name, config in fitting}
         chosen: dict[str, str] = {}
         for role, wanted in tour.runs.items():
-            where = flat(wanted.where)
-            fits = [
-                run
-                for run in keys
-                if run not in chosen.values() and all(keys[run].get(k) == v for k, v in where.items())
-            ]
-            chosen |= {role: fits[0]} if fits else {}
+            where = flat(wanted.where).items()
+            fits = [run for run, own in keys.items() if all(own.get(k) == v for k, v in where)]
+            if fits:
+                chosen[role] = fits[0]
+                del keys[fits[0]]  # it is taken
         return chosen
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,11 +86,9 @@ class ServedRun:
         """A value that changes when a checkpoint or snapshot is added, removed or replaced; faster than reading one."""
         manifests = []
         for folder in step_directories(self._run):
-            try:
+            with suppress(OSError):
                 stat = (folder / MANIFEST).stat()
-            except OSError:
-                continue
-            manifests.append((folder, stat.st_mtime_ns, stat.st_size, stat.st_ino))
+                manifests.append((folder, stat.st_mtime_ns, stat.st_size, stat.st_ino))
         return manifests
 
 
