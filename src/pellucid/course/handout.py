@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from hashlib import sha256
 from pathlib import Path
 
 from pellucid.course.exercises import LESSONS, Lesson, all_lessons
 from pellucid.course.workbook import MADE_WITH, Workbook
 from pellucid.errors import ConfigError
-from pellucid.files import read_at_most, write_whole
+from pellucid.files import read_at_most, sha256, write_whole
 from pellucid.version import __version__
 
 LINK = re.compile(r"\[([^\]]+)\]\((?!\w+:|#)([^)#\s]+)(?:#[^)\s]*)?\)")
@@ -41,7 +40,7 @@ def hand_out(folder: Path) -> None:
     workbook = Workbook(folder / "my_lessons")
     for lesson in lessons:
         workbook.start(lesson)
-    notes = {"pellucid": __version__, "solutions": {lesson.module: _hash(lesson) for lesson in lessons}}
+    notes = {"pellucid": __version__, "solutions": {lesson.module: sha256(lesson.solutions) for lesson in lessons}}
     write_whole(workbook.folder / MADE_WITH, json.dumps(notes, indent=2))
 
 
@@ -49,10 +48,6 @@ def is_of_another_version(lesson: Lesson, folder: Path) -> bool:
     """Whether a student's folder was handed out with another version of a lesson than the one that checks it."""
     try:
         hashes = json.loads(read_at_most(folder / MADE_WITH, 1 << 20))["solutions"]
-        return bool(hashes[lesson.module] != _hash(lesson))
+        return bool(hashes[lesson.module] != sha256(lesson.solutions))
     except (OSError, ValueError, LookupError, TypeError):  # it was not handed out
         return False
-
-
-def _hash(lesson: Lesson) -> str:
-    return sha256(lesson.solutions.read_bytes()).hexdigest()

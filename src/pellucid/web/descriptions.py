@@ -1,6 +1,5 @@
 """The description of a run for the page: its sizes, its checkpoints, and the parts of the page that apply to it."""
 
-import hashlib
 import inspect
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from pellucid.config.data import CONVERSATIONS
 from pellucid.config.load import load_run_config
 from pellucid.config.post_training import VerifierConfig
 from pellucid.config.run import RunConfig
+from pellucid.files import sha256
 from pellucid.inspection.build import knows_skills
 from pellucid.inspection.trace import NOTHING_INSIDE
 from pellucid.training.metrics import read_rows
@@ -50,13 +50,13 @@ def describe(name: str, path: Path) -> Json:
         return {"name": name, **NOT_BEGUN}
     config = load_run_config(path / "config.yaml")
     losses = {row["step"]: row.get("val_loss") for row in rows_of(path)}
-    steps = steps_of(path)
+    steps, tokenizer = steps_of(path), folder_of(path) / "tokenizer.json"
     evaluated = {step: float(loss) for step in steps if (loss := losses.get(step)) is not None}
     return {
         "name": name,
         "loss_unit": config.loss_unit,
         "most_reward": most_reward(config),
-        "vocabulary": _digest(folder_of(path) / "tokenizer.json"),
+        "vocabulary": sha256(tokenizer)[:16] if tokenizer.exists() else None,  # equal for equal tokenizers
         "steps": getattr(config.train, "steps", None),
         "knows_truth": knows_skills(config.corpus),
         "writes": "fable" if config.corpus.type == "fables" else "text",
@@ -97,11 +97,6 @@ def most_reward(config: RunConfig) -> float | None:
 def folder_of(path: Path) -> Path:
     """The run's folder, from itself or the folder of one of its checkpoints."""
     return run_of(path) if STEP_NAME.fullmatch(path.name) else path
-
-
-def _digest(file: Path) -> str | None:
-    """A hash of a file's contents; equal hashes of two tokenizers mean that they are the same."""
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.exists() else None
 
 
 def rows_of(path: Path) -> list[Json]:

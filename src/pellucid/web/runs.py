@@ -23,6 +23,7 @@ from pellucid.corpora.corpus import ConversationCorpus, Corpus, KnownConversatio
 from pellucid.corpora.drawn import Drawn
 from pellucid.data.truth import skill_characters
 from pellucid.errors import CheckpointError, ConfigError, DataError, PellucidError, explained
+from pellucid.files import sha256
 from pellucid.inspection.explain import validation_documents
 from pellucid.inspection.explain_truth import truth_of_text
 from pellucid.inspection.trace import Trace
@@ -139,7 +140,7 @@ class Runs:
         with self._reading(name) as path:
             if step in map(str, steps_of(path)):
                 directory = find_step_directory(path, step)
-                digest = hashlib.sha256((directory / MANIFEST).read_bytes()).hexdigest()
+                digest = sha256(directory / MANIFEST)
                 with self._loading:
                     return self._models.get((checkpoint, digest), partial(_load, directory, digest))
         raise ConfigError("checkpoint", f"there is no {checkpoint!r}", "choose one that the page lists")
