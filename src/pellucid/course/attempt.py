@@ -66,10 +66,9 @@ def attempt(
     outcomes: list[Outcome] = []
     n_told = 0  # by processes that came to an end of a check
     while left := asked[len(outcomes) :]:
-        known = {outcome.exercise: outcome.fault is None for outcome in outcomes}
-        right = [
-            each.name for each in lesson.exercises if known.get(each.name, each.name in done.get(lesson.module, []))
-        ]
+        known = dict.fromkeys(done.get(lesson.module, []), True)
+        known |= {outcome.exercise: outcome.fault is None for outcome in outcomes}
+        right = [each.name for each in lesson.exercises if known.get(each.name)]
         told, end = _outcomes_of_a_process(lesson, folder, {**done, lesson.module: right}, left, most_seconds)
         outcomes += told
         if end is None:

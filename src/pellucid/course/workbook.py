@@ -64,10 +64,9 @@ class Workbook:
         asked = [each.name for each in lesson.exercises if exercise in (None, each.name)]
         outcomes = attempt(lesson, self.folder.resolve(), self.done, asked, most_seconds)
         cannot_run = any(outcome.is_last for outcome in outcomes)
-        kept = set(self.done.get(lesson.module, [])) - set(
-            asked if cannot_run else [each.exercise for each in outcomes]
-        )
-        right = kept | {outcome.exercise for outcome in outcomes if outcome.fault is None}
+        checked = asked if cannot_run else [outcome.exercise for outcome in outcomes]
+        right = {outcome.exercise for outcome in outcomes if outcome.fault is None}
+        right |= set(self.done.get(lesson.module, [])) - {*checked}
         self.done[lesson.module] = [each.name for each in lesson.exercises if each.name in right]
         self._save(lesson)
         return outcomes
