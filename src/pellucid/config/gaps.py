@@ -51,6 +51,5 @@ def require_next_tokens(config: RunConfig) -> None:
     """Raise ConfigError for a run that fills gaps: what its model says of the next token means nothing."""
     if config.objective.type == "masked":
         what = f"{config.name} fills gaps from both sides, and does not say which token comes next"
-        raise ConfigError(
-            "objective.type", what, "evaluate, explain or embed it, or take a run of objective next_token"
-        )
+        fix = "evaluate, explain or embed it, or take a run of objective next_token"
+        raise ConfigError("objective.type", what, fix)

@@ -111,9 +111,8 @@ class SumsConfig(DrawnSection):
 
     def _rules(self) -> Iterable[Rule]:
         if self.modulus is not None:
-            yield from without_effect(
-                self, ("digits", "order", "thoughts"), "the numbers of `modulus` are one symbol each"
-            )
+            because = "the numbers of `modulus` are one symbol each"
+            yield from without_effect(self, ("digits", "order", "thoughts"), because)
 
 
 class HiddenConfig(DrawnSection):

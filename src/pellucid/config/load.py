@@ -12,11 +12,7 @@ from pellucid.config.yaml_source import MAX_CHARACTERS, Places, shortened, write
 from pellucid.errors import CheckpointError, ConfigError
 
 
-def _say_nothing(_line: str) -> None:
-    pass
-
-
-def load_run_config(file: FilePath, changes: Iterable[str | Change] = (), note: Note = _say_nothing) -> RunConfig:
+def load_run_config(file: FilePath, changes: Iterable[str | Change] = (), note: Note = lambda _: None) -> RunConfig:
     """Read a run config and apply changes, such as the override `optimizer.lr=3e-4`, validated like the file.
 
     The last change of a key counts. A section that gets another type (`model.type=lstm`) keeps the keys that both
@@ -27,7 +23,7 @@ def load_run_config(file: FilePath, changes: Iterable[str | Change] = (), note: 
 
 
 def parse_run_config(
-    text: str, source: str, changes: Iterable[str | Change] = (), note: Note = _say_nothing
+    text: str, source: str, changes: Iterable[str | Change] = (), note: Note = lambda _: None
 ) -> RunConfig:
     """Read a run config from YAML text, as `load_run_config` does from a file. Errors call the text `source`."""
     parsed = []
@@ -86,7 +82,7 @@ def _take_from_base(data: dict[str, Any], places: Places, changes: list[Change])
         fix = f"did you mean {meant}?" if meant else fix
         raise CheckpointError(str(run), what, fix)
     base, _ = read_keys(RunConfig, read_text(file), str(file))
-    _read_old_model(base.get("model"), _say_nothing)  # whoever starts from it did not write it
+    _read_old_model(base.get("model"), lambda _: None)  # whoever starts from it did not write it
     tokenizer = tokenizer or file.with_name("tokenizer.json")
     copied = {"model": base.get("model"), "tokenizer": {"type": "file", "path": tokenizer.as_posix()}}
     if base.get("adapter") is None and "quantization" not in data.keys() | changed_sections.keys():

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
@@ -35,9 +35,8 @@ def find_rules(file: Path) -> Path:
 
 def shipped_configs() -> Iterator[tuple[str, str]]:
     """The name and purpose (the first sentence of its comments) of each shipped config; experiments last."""
-    for path in (
-        path for folder in (".", "languages", "experiments") for path in sorted(SHIPPED.glob(f"{folder}/*.yaml"))
-    ):
+    files = (sorted(SHIPPED.glob(f"{folder}/*.yaml")) for folder in (".", "languages", "experiments"))
+    for path in chain(*files):
         lines = path.read_text(encoding="utf-8").splitlines()[1:]  # the first one tells editors the schema
         comment = " ".join(line[2:] for line in takewhile(lambda line: re.match("# ?[^ ]", line), lines))
         yield path.relative_to(SHIPPED).with_suffix("").as_posix(), re.split(r"(?<=[.?!]) (?=[A-Z])", comment)[0]

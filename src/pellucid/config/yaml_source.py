@@ -78,10 +78,8 @@ def parse_yaml(text: str, source: str) -> tuple[Any, dict[Path, int]]:
         return None if node is None else _construct(loader, node, (), lines, source), lines
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        what, fix = (
-            f"the character U+{error.character:04X} may not stand in YAML",
-            "take it out and save as plain UTF-8 text",
-        )
+        what = f"the character U+{error.character:04X} may not stand in YAML"
+        fix = "take it out and save as plain UTF-8 text"
     except (yaml.MarkedYAMLError, ValueError) as error:  # ValueError: an escape beyond the last character
         line = (getattr(error, "problem_mark", None) or loader.get_mark()).line + 1
         problem = shortened(getattr(error, "problem", None) or str(error), 120)
