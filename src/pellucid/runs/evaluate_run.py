@@ -201,11 +201,10 @@ def _with_reasons(
     evaluation: Evaluation, trained: TrainedModel, data: PreparedData, precision: Precision
 ) -> Evaluation:
     """Says why, if no honest model could have such a score."""
-    return (
-        replace(evaluation, reasons=(*why_below_the_floor(trained.model, data.validation, precision, data.train),))
-        if evaluation.chance is not None and evaluation.chance < IMPOSSIBLE
-        else evaluation
-    )
+    if evaluation.chance is None or evaluation.chance >= IMPOSSIBLE:
+        return evaluation
+    reasons = why_below_the_floor(trained.model, data.validation, precision, data.train)
+    return replace(evaluation, reasons=tuple(reasons))
 
 
 def _nothing_to_judge(n_samples: int | None) -> ConfigError:

@@ -40,12 +40,8 @@ def choose_n_processes(config: RunConfig, world: World = ALONE) -> int:
             what = f"{train.processes} processes are too many for {n_cores} cores: each is a full Python process"
             raise ConfigError("train.processes", what, "set it to auto, or to the number of cores")
         return train.processes
+    is_long = train.steps * config.tokens_per_step >= LEAST_POSITIONS
+    most = {"cuda": n_gpus, "cpu": torch.get_num_threads() if is_long else 1}.get(device.type, 1)
     if sys.platform == "win32":
-        most = 1
-    elif device.type == "cuda":
-        most = n_gpus
-    elif device.type == "cpu" and train.steps * config.tokens_per_step >= LEAST_POSITIONS:
-        most = torch.get_num_threads()
-    else:
         most = 1
     return max(n for n in range(1, most + 1) if divides(train.gradient_accumulation_steps, train.batch_size, n))

@@ -145,9 +145,8 @@ def require_same_reward(digest: str | None, checkpoint: Checkpoint, where: str) 
     """Raise CheckpointError if the reward model has changed since the checkpoint was written."""
     if checkpoint.state.reward_sha256 not in (None, digest):  # older checkpoints do not record it
         fix = START_OVER.after("bring its checkpoint back, name it as RUN@STEP if it is still there")
-        raise CheckpointError(
-            where, "the model that judges or teaches, named in objective, has changed since this was saved", fix
-        )
+        what = "the model that judges or teaches, named in objective, has changed since this was saved"
+        raise CheckpointError(where, what, fix)
 
 
 def other_environment(now: Mapping[str, object], checkpoint: Checkpoint) -> str | None:
