@@ -13,13 +13,11 @@ AnyError = TypeVar("AnyError", bound=BaseException)
 # Messages of libraries that have no exception class of their own for a full memory.
 OUT_OF_MEMORY_TEXTS = (
     *("out of memory", "ALLOC_FAILED"),  # a GPU's
-    *(
-        "DefaultCPUAllocator",
-        "Storage size calculation overflowed",
-        "multiplication overflow",
-        "could not create a primitive",
-        "bad_alloc",
-    ),
+    "DefaultCPUAllocator",
+    "Storage size calculation overflowed",
+    "multiplication overflow",
+    "could not create a primitive",
+    "bad_alloc",
     *("can't start new thread", "ThreadPoolBuildError"),  # there is no room for its stack
     "error return without exception set",  # Python itself, with no room for a MemoryError
 )

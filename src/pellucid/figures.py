@@ -100,9 +100,8 @@ def new_figure(title: str, width: float, height: float) -> Figure:
 def save_figure(figure: Figure, file: Path) -> None:
     """Save a figure as PNG or SVG, by the file's name, atomically. Equal figures give equal bytes."""
     with matplotlib.rc_context(STYLE), written_whole(file) as draft:
-        figure.savefig(
-            draft, dpi=150, format=file.suffix[1:], metadata={"Date": None} if file.suffix == ".svg" else None
-        )
+        without_date = {"Date": None} if file.suffix == ".svg" else None
+        figure.savefig(draft, dpi=150, format=file.suffix[1:], metadata=without_date)
 
 
 def wrapped(label: str, characters: int = 24) -> str:
@@ -122,9 +121,8 @@ class EndLabel:
 
 def figure_of_lines(title: str, labels: Sequence[str]) -> tuple[Figure, Axes]:
     """A figure of one pair of axes, tall enough for the labels of all lines on its right."""
-    figure = new_figure(
-        title, 7.5, max(4.4, 1.2 + sum(0.06 + 0.16 * len(wrapped(each).splitlines()) for each in labels))
-    )
+    height = 1.2 + sum(0.06 + 0.16 * len(wrapped(each).splitlines()) for each in labels)
+    figure = new_figure(title, 7.5, max(4.4, height))
     return figure, figure.add_subplot()
 
 

@@ -50,10 +50,8 @@ class TrainedModel:
         CheckpointError if the corpus is another one now; DataError if it cannot be read.
         """
         corpus, config = build_corpus(self.config.corpus), self.config
-        if (
-            fingerprint_of(corpus.identity, tokenizer_settings(config.tokenizer, of_run=self.tokenizer))
-            != self.data_fingerprint
-        ):
+        settings = tokenizer_settings(config.tokenizer, of_run=self.tokenizer)
+        if fingerprint_of(corpus.identity, settings) != self.data_fingerprint:
             fix = "bring back the files, or the version of Pellucid, that it was trained with, or train again"
             raise CheckpointError(f"run {config.name}", "its corpus has changed since training", fix)
         return corpus

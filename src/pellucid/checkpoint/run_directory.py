@@ -110,7 +110,6 @@ def require_logs(run_dir: Path, state: State) -> None:
     if changed:
         what = f"{' and '.join(changed)}: changed since {step_name(state.step)} was saved"
         fix = "`pellucid train --resume` keeps a copy, and continues with its readable rows"
-
         raise CheckpointError(str(run_dir), what, fix)
 
 

@@ -138,9 +138,8 @@ def write_checkpoint(run_dir: Path, checkpoint: Checkpoint) -> Path:
             failpoints.reached("rename checkpoint")
     except (OSError, SafetensorError) as error:
         what = f"checkpoint not saved: {getattr(error, 'strerror', None) or error}"
-        raise InputOutputError(
-            str(final), what, Fix("fix the disk or make room, then continue with {}", RESUME)
-        ) from error
+        fix = Fix("fix the disk or make room, then continue with {}", RESUME)
+        raise InputOutputError(str(final), what, fix) from error
     failpoints.reached("saved")
     return final
 

@@ -47,14 +47,12 @@ def is_normalized(model: nn.Module, tokens: TokenFile, precision: Precision) -> 
     """Whether exp(-nats) of all tokens adds up to 1 in the middle of each row, with the loss that scores them."""
     inputs_BT = _first_rows(model, tokens, precision)
     logits_BV = _logits(model, inputs_BT, precision)[:, inputs_BT.size(1) // 2]
-    targets_V = torch.arange(logits_BV.size(1), device=logits_BV.device)
-    sums_B = [
-        torch.cat([cross_entropy(logits_V.expand(len(part), -1), part) for part in torch.split(targets_V, 256)])
-        .neg()
-        .exp()
-        for logits_V in logits_BV
-    ]
-    return all(abs(float(sum_V.sum()) - 1) < ROUNDING for sum_V in sums_B)
+    targets = torch.split(torch.arange(logits_BV.size(1), device=logits_BV.device), 256)
+    for logits_V in logits_BV:
+        nats_V = torch.cat([cross_entropy(logits_V.expand(len(part), -1), part) for part in targets])
+        if not abs(float(nats_V.neg().exp().sum()) - 1) < ROUNDING:  # also for NaN
+            return False
+    return True
 
 
 def n_seen(tokens: TokenFile, trained_on: TokenFile) -> int:
