@@ -235,6 +235,9 @@ class DecoderConfig(Section):
             yield d_model % 2, "d_model", f"sinusoidal positions need an even width, not {d_model}", "add one"
 
 
+ONLY_FOR_TRAINING = {"dropout", "embedding_std", "zero_init_projections", "copying_init"}  # knobs of a decoder
+
+
 class BigramConfig(Section):
     """A table: the logits of the next token depend on the last one alone (equation 33)."""
 

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pellucid.config.base import flat
-from pellucid.config.model import DecoderConfig, RotaryConfig
+from pellucid.config.model import ONLY_FOR_TRAINING, DecoderConfig, RotaryConfig
 from pellucid.errors import ConfigError, Fix
 from pellucid.model.build import head_width
 
-ONLY_FOR_TRAINING = {"dropout", "embedding_std", "zero_init_projections", "copying_init"}
 SHOWN_BY_TENSORS = {"type", "bias"}  # each tensor must have a place in the export, or be zeros
 
 

@@ -6,21 +6,14 @@ from pellucid.checkpoint.run_directory import find_step_directory
 from pellucid.checkpoint.step_directory import Checkpoint
 from pellucid.checkpoint.training_state import first_not_finite
 from pellucid.config.base import flat
-from pellucid.config.model import DecoderConfig, LearnedConfig, ModelConfig
+from pellucid.config.model import ONLY_FOR_TRAINING, DecoderConfig, LearnedConfig, ModelConfig
 from pellucid.config.run import NEEDS_REFERENCE, RunConfig
 from pellucid.errors import START_OVER, CheckpointError, ConfigError
 from pellucid.tokenizer import Tokenizer
 from pellucid.trained import Base, base_in, find_base
 
 # Knobs that do not change what a model computes from given weights: they affect its start, training or speed.
-FREE = {
-    "dropout",
-    "embedding_std",
-    "zero_init_projections",
-    "copying_init",
-    "counted",
-    "feed_forward.load_balance_weight",
-}
+FREE = ONLY_FOR_TRAINING | {"counted", "feed_forward.load_balance_weight"}
 FULL_ATTENTION = {"explicit", "fused"}
 BY_SHAPE = {"n_kv_heads", "d_ff", "head_width"}  # null may mean the same number: the weights' shapes decide
 
