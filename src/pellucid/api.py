@@ -30,7 +30,6 @@ from pellucid.errors import ConfigError
 from pellucid.exchange.converted import merge_run, quantize_run
 from pellucid.exchange.export import Format, export_run
 from pellucid.exchange.imports import import_run
-from pellucid.exchange.peft import import_adapter
 from pellucid.exchange.precision import Precision as ExportPrecision
 from pellucid.files import RUNS_ROOT
 from pellucid.generation.chat import Conversation
@@ -70,10 +69,7 @@ def import_model(source: str | Path, run_dir: str | Path, base: str | Path | Non
     base: the run of the base of a LoRA adapter, if that is what the folder holds. Raises CheckpointError for a model,
     and DataError for a tokenizer, that cannot be expressed here.
     """
-    if base is None:
-        import_run(str(source), Path(run_dir))
-    else:
-        import_adapter(str(source), Path(run_dir), str(base))
+    import_run(str(source), Path(run_dir), None if base is None else str(base))
     return load(run_dir)
 
 
@@ -143,9 +139,9 @@ class WritingOptions(DrawingOptions, total=False):
     seed: int | None
 
 
-def _all_of(stop: str | Iterable[str]) -> list[str]:
-    """One stop string or several, as a list."""
-    return [stop] if isinstance(stop, str) else list(stop)
+def _all_of(texts: str | Iterable[str]) -> list[str]:
+    """One text or several, as a list."""
+    return [texts] if isinstance(texts, str) else list(texts)
 
 
 @dataclass(frozen=True)
@@ -273,11 +269,8 @@ class Run:
         layer: 0 is the embedding, n is after block n, "last" after the final norm. A single string gives one vector, or
         (tokens, width).
         """
-        one = isinstance(texts, str)
-        vectors = embed(
-            self.model, self.tokenizer, [texts] if isinstance(texts, str) else list(texts), layer, pooling
-        ).vectors
-        return vectors[0] if one and pooling else vectors
+        vectors = embed(self.model, self.tokenizer, _all_of(texts), layer, pooling).vectors
+        return vectors[0] if isinstance(texts, str) and pooling else vectors
 
     @checked
     def explain(
@@ -308,9 +301,8 @@ class Run:
         CheckpointError if it is gone and the corpus has changed.
         """
         if sum(option is not None for option in (text_file, on, samples if answers is None else answers)) > 1:
-            raise ConfigError(
-                "evaluate", "text_file, on and answers (with samples) exclude each other", "give one of them"
-            )
+            what = "text_file, on and answers (with samples) exclude each other"
+            raise ConfigError("evaluate", what, "give one of them")
         if text_file is not None:
             return evaluate_text(self.trained, self.precision, Path(text_file))
         if on is not None:

@@ -49,12 +49,8 @@ def import_(
     """Turn a model from elsewhere into a run. Reads GPT-2, Llama, Qwen3 and others, and what `export` writes."""
     with heavy_imports():
         from pellucid.exchange.imports import import_run
-        from pellucid.exchange.peft import import_adapter
 
-    if base is None:
-        import_run(source, run)
-    else:
-        import_adapter(source, run, base)
+    import_run(source, run, base)
     print(run)
 
 

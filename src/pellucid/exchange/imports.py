@@ -41,16 +41,20 @@ MAX_JSON_BYTES = 1 << 26  # the largest tokenizer.json in use has a fifth of thi
 SAVE_AGAIN = "save it again where you trust it, by `save_pretrained` of transformers"
 
 
-def import_run(source: str, run_dir: Path) -> None:
+def import_run(source: str, run_dir: Path, base: str | None = None) -> None:
     """Import a folder, or a model on the hub, as a run at step 0, to write with, inspect and start from.
 
-    Raises CheckpointError for a model, and DataError for a tokenizer, that cannot be expressed here; ConfigError if
-    RUN is not empty; InputOutputError for disk errors. Then nothing is left behind.
+    base: the run of the base of a LoRA adapter, if that is what is imported. Raises CheckpointError for a model, and
+    DataError for a tokenizer, that cannot be expressed here; ConfigError if RUN is not empty; InputOutputError for disk
+    errors. Then nothing is left behind.
     """
+    if base is not None:
+        from pellucid.exchange.peft import import_adapter
+
+        import_adapter(source, run_dir, base)
+        return
     tokenizer_path = (run_dir / TOKENIZER).as_posix()
-    run_dir = Path(os.path.abspath(run_dir))
-    require_empty(run_dir)
-    name = run_name(run_dir)
+    run_dir, name = new_run(run_dir)
     folder = folder_of(source)
     if (folder / ADAPTER_CONFIG).exists() and not (folder / CONFIG).exists():
         fix = Fix("import its base, and name that run with {}", BASE)
@@ -65,12 +69,15 @@ def import_run(source: str, run_dir: Path) -> None:
         _log.warning("%s: its chat template is not used; to chat with it, fine-tune it on conversations", source)
 
 
-def run_name(run_dir: Path) -> str:
+def new_run(run_dir: Path) -> tuple[Path, str]:
+    """The absolute path of a folder that is still empty, and the name of the run in it. ConfigError for others."""
+    run_dir = Path(os.path.abspath(run_dir))
+    require_empty(run_dir)
     pattern = next(each.pattern for each in RunConfig.model_fields["name"].metadata if hasattr(each, "pattern"))
     if not re.fullmatch(pattern, run_dir.name):
         fix = "use letters, digits, '.', '_' and '-', the first a letter or a digit"
         raise ConfigError(str(run_dir), f"{run_dir.name!r} is no name of a run", fix)
-    return run_dir.name
+    return run_dir, run_dir.name
 
 
 def model_in(folder: Path, where: str) -> tuple[dict[str, Any], DecoderConfig, dict[str, Tensor], int]:

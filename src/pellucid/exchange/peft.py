@@ -6,7 +6,6 @@ our run. Then A stays as it is, and B goes the way of the rows of the matrix tha
 Shapes: R rank, O outputs, I inputs.
 """
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -26,7 +25,7 @@ from pellucid.config.post_training import LoRAConfig
 from pellucid.config.run import RunConfig, run_and_checkpoint
 from pellucid.errors import CheckpointError, ConfigError, Fix, Option
 from pellucid.exchange.architectures import FLOATS, Retelling, linear_names
-from pellucid.exchange.folders import json_object, require_empty, write_run
+from pellucid.exchange.folders import json_object, write_run
 from pellucid.exchange.imports import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
@@ -35,8 +34,8 @@ from pellucid.exchange.imports import (
     first_checkpoint,
     folder_of,
     model_in,
+    new_run,
     run_config,
-    run_name,
     text_of,
     weights_of,
 )
@@ -66,9 +65,7 @@ def import_adapter(source: str, run_dir: Path, base: str) -> None:
     Raises CheckpointError for another kind of adapter, ConfigError if its base is another model; else as `import_run`.
     """
     tokenizer_path = (run_dir / TOKENIZER).as_posix()
-    run_dir = Path(os.path.abspath(run_dir))
-    require_empty(run_dir)
-    name = run_name(run_dir)
+    run_dir, name = new_run(run_dir)
     folder, where = folder_of(source), f"{source}/{ADAPTER_CONFIG}"
     values = json_object(text_of(folder / ADAPTER_CONFIG, SAVE_AGAIN), CheckpointError, where, SAVE_AGAIN)
     their_base = _require_lora(values, where)
