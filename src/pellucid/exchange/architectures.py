@@ -15,13 +15,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from pellucid.checkpoint.training_state import first_not_finite, model_tensors
-from pellucid.config.model import (
-    BiasPlace,
-    DecoderConfig,
-    NoPositionConfig,
-    RotaryConfig,
-    SinusoidalConfig,
-)
+from pellucid.config.model import BiasPlace, DecoderConfig, NoPositionConfig, RotaryConfig, SinusoidalConfig
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.exchange.classes import ARCHITECTURES, Architecture
 from pellucid.exchange.config_json import DAMAGED, bias_flags, biases_of, read_config, written_config

@@ -36,9 +36,8 @@ def new_folder(directory: Path, n_bytes: int) -> Iterator[Path]:
                 parent.rmdir()
         if isinstance(error, (OSError, SafetensorError, InputOutputError)):
             reason = error.what if isinstance(error, InputOutputError) else getattr(error, "strerror", None) or error
-            raise InputOutputError(
-                str(directory), f"not written: {reason}", "name another folder, or make room"
-            ) from error
+            fix = "name another folder, or make room"
+            raise InputOutputError(str(directory), f"not written: {reason}", fix) from error
         raise
 
 

@@ -18,13 +18,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pellucid.checkpoint.step_directory import Tensors
 from pellucid.config.model import BiasPlace, DecoderConfig, RotaryConfig
 from pellucid.errors import ConfigError, Fix, InputOutputError, Option
 from pellucid.exchange.architectures import to_hugging_face, used_biases
 from pellucid.exchange.config_json import rope_parameters
 from pellucid.exchange.knobs import knobs_of, require_all_written
 from pellucid.exchange.precision import BLOCK, IN_BLOCKS, Precision, rounded
-from pellucid.exchange.rewrites import Tensors, as_llama
+from pellucid.exchange.rewrites import as_llama
 from pellucid.exchange.tokenizer_files import cuts_as
 from pellucid.files import require_room, written_whole
 from pellucid.model.build import head_width
@@ -144,8 +145,6 @@ def loading_arguments(architecture: str, config: DecoderConfig) -> dict[str, Any
             unread = {flag: (config.has_bias(places[0]), False) for flag, places in LLAMA_BIASES.items()}
             if isinstance(config.position, RotaryConfig) and config.position.stretch:
                 unread["rope_parameters"] = rope_parameters(config.position), None
-        case _:
-            unread = {}
     return {key: value for key, (value, default) in unread.items() if value != default}
 
 
@@ -224,9 +223,8 @@ def _add_vocabulary(writer: Any, tokenizer: Tokenizer) -> None:
     saved = json.loads(tokenizer.to_json())
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in saved["model"].get("merges", ())]
     if not merges:  # the library cannot write an empty list, and programs need the list
-        raise ConfigError(
-            "tokenizer.type", "GGUF needs merges, and this vocabulary has none", EXPORT_TO_HF.after("train with bpe")
-        )
+        fix = EXPORT_TO_HF.after("train with bpe")
+        raise ConfigError("tokenizer.type", "GGUF needs merges, and this vocabulary has none", fix)
     added_tokens, cuts = saved["added_tokens"], cuts_as(tokenizer)
     anywhere = all(not token[rule] for token in added_tokens for rule in ("single_word", "lstrip", "rstrip"))
     if not (cuts and anywhere):

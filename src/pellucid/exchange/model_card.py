@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PureWindowsPath
 from typing import Any, NamedTuple
 
 from pellucid.checkpoint.step_directory import State
@@ -89,9 +89,8 @@ DIR is this folder. The adapter fits the weights of its base alone, which has th
 def gguf_loading(arguments: Mapping[str, Any], *, has_experts: bool) -> Loading:
     """How to load a GGUF file. arguments: values that transformers does not read in the file."""
     if has_experts:
-        return Loading(
-            "gguf", "llama.cpp and the programs that are built on it read `model.gguf`; transformers does not.\n"
-        )
+        says = "llama.cpp and the programs that are built on it read `model.gguf`; transformers does not.\n"
+        return Loading("gguf", says)
     passed = "".join(f", {name}={value}" for name, value in arguments.items())
     return Loading(
         "gguf",
@@ -193,14 +192,10 @@ def _without_folders(value: Any, is_path: bool = False) -> Any:
             return {key: _without_folders(each, is_path or key in PATHS) for key, each in value.items()}
         case list():
             return [_without_folders(each, is_path) for each in value]
-        case str() if is_path and (value.startswith("~") or _is_absolute(value)):
+        case str() if is_path and (value.startswith("~") or PureWindowsPath(value).anchor):
             return PureWindowsPath(value).name  # it knows both kinds of slashes
         case _:
             return value
-
-
-def _is_absolute(path: str) -> bool:
-    return PurePosixPath(path).is_absolute() or PureWindowsPath(path).is_absolute()
 
 
 def _losses(state: State, row: Mapping[str, Any], unit: str) -> str:

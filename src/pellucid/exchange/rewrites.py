@@ -7,17 +7,15 @@ Each rewriting is an equation. In float32 the logits agree up to rounding, or to
 Shapes: D model, H heads (queries' or keys'), K head width, F feed-forward, V vocabulary.
 """
 
-from collections.abc import Mapping
 from math import sqrt
 from typing import Any
 
 from torch import Tensor
 
+from pellucid.checkpoint.step_directory import Tensors
 from pellucid.config.model import DecoderConfig, NoPositionConfig, RotaryConfig, SinusoidalConfig
 from pellucid.errors import ConfigError
 from pellucid.model.build import head_width
-
-Tensors = Mapping[str, Tensor]  # as in model.safetensors
 
 SHARPNESS = 2.0**12  # of the gate in `squared_relu_as_swiglu`
 MOST_TURN = 2.0**-24  # radians over the whole context: what float32 rounds off beside 1
