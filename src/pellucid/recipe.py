@@ -4,8 +4,6 @@ It reads from top to bottom as the data goes: corpus, tokenizer and rows; model;
 its part from its own section of the config, and gets what it needs of the others here, as arguments.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

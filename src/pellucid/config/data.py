@@ -1,7 +1,5 @@
 """Knobs of the data: corpus, tokenizer, and packing of tokens into rows (`corpora/`, `tokenizer/`, `data/`)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import PurePath

@@ -1,7 +1,5 @@
 """Knobs of an experiment: runs that differ in a few settings, and the figures that compare them (`experiments/`)."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Knobs of the corpora whose distribution is known exactly (`languages/`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 

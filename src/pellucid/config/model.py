@@ -1,7 +1,5 @@
 """Knobs of the model: its type, its size, and one choice along each axis of its design (`model/`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, get_args
 

@@ -1,7 +1,5 @@
 """Knobs of post-training: objectives, adapters and quantization (`objectives/`, `post_training/`, `adapters/`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated, Literal
 

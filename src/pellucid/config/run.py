@@ -1,7 +1,5 @@
 """The config of a complete run, in the order of the data's way through the code."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Knobs of a tour: a way through the Microscope, stop by stop, that asks before it shows (`web/tours.py`)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

@@ -6,8 +6,6 @@ waits for another. It is no judge of honesty: the student's file runs in the sam
 them and their log.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -7,8 +7,6 @@ A check has the name of its exercise, and `lesson` is the student's module. It r
 all that the student sees.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 from collections.abc import Callable, Iterable

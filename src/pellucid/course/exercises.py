@@ -13,8 +13,6 @@ lessons/exercises/lesson_01.py holds the function of that name, solved. What the
 a function of the same name that checks it.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

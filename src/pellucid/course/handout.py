@@ -1,7 +1,5 @@
 """A folder to hand out: pages, figures, and a student's files to fill in. The solutions stay in Pellucid."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

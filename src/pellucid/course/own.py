@@ -7,8 +7,6 @@ The module is the student's file, run as it is, so its lines and helpers are the
 it and find there what they call.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Callable, Collection, Mapping

@@ -3,8 +3,6 @@
 A block of Python is followed by a block of what it prints. `run` yields both, as far as the code comes.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re

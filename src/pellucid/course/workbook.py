@@ -1,7 +1,5 @@
 """A student's folder: a file for each lesson that was begun, and a note of what is done."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ in training, what stands in the other gaps would have to be summed over.
 Shapes: N tokens of a document, which are its places and the rows in which one of them is hidden each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -7,8 +7,6 @@ again after any edit. If a layer was added or edited, so that the two differ, th
 Shapes: B sequences, T tokens of a text, D model, V vocabulary.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 import threading

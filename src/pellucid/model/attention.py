@@ -5,8 +5,6 @@ Read `scaled_dot_product` (equation 7) with `causal_mask` (equation 8), then Mul
 Shapes: B batch, T query positions, S key positions, D model, H heads, G key/value heads, K head width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import sqrt
 

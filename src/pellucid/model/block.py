@@ -3,8 +3,6 @@
 Shapes: B batch, T positions, D model.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from pellucid.model.language_model import State

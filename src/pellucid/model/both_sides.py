@@ -3,8 +3,6 @@
 Shapes: B batch, T query positions, S key positions, H heads, K head width.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NoReturn
 

@@ -4,8 +4,6 @@ Shapes: B batch, T query positions, S key positions, H heads, G key/value heads,
 queries, keys and values, K head width.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from math import sqrt
 from typing import Any

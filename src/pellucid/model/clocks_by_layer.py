@@ -1,7 +1,5 @@
 """RoPE with two bases: layers with a window have faster clocks than those that see all tokens (equation 59)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pellucid.model.positions import Rotary

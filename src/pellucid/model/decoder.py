@@ -5,8 +5,6 @@
 Shapes: B batch, T positions, D model, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch.nn.functional as F

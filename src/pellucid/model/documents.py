@@ -6,8 +6,6 @@ counted from the start of its document, and attention the mask.
 Shapes: B rows, T query positions, S key positions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

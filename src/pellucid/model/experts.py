@@ -7,8 +7,6 @@ Shapes: B batch, T positions, D model, F feed-forward, E experts, N tokens, C ch
 sorted by expert.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 

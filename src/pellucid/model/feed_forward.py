@@ -3,8 +3,6 @@
 Shapes: B batch, T positions, D model, F feed-forward.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -3,8 +3,6 @@
 Shapes: B batch, T query positions, S key positions, H heads, K head width.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -7,8 +7,6 @@ never state of the model: one model can serve many sequences.
 Shapes: L layers, B batch, G key/value heads, S key positions, K head width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -9,8 +9,6 @@ Read piece by piece or all at once, a text gives the same logits.
 Shapes: B batch, T positions, V vocabulary.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager

@@ -13,8 +13,6 @@ Source: Katharopoulos et al. 2020.
 Shapes: B batch, G key/value heads, R query heads for each, T positions, K head width, V width of the values.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -3,8 +3,6 @@
 Shapes: B batch, T positions, H heads, K head width, M = H K.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from pellucid.model.one_token import Projection, as_function

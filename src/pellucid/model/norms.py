@@ -5,8 +5,6 @@ Without it x grows with every sublayer that adds to it, and training a deep stac
 Shapes: B batch, T positions, D model.
 """
 
-from __future__ import annotations
-
 from math import sqrt
 
 import torch

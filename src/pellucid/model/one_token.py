@@ -11,8 +11,6 @@ other: `generation/single_token.py` compares them on the model at hand, and writ
 Shapes: B sequences, D model, I inputs, O outputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

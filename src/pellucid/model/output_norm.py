@@ -6,8 +6,6 @@ gain of its norm allows.
 Shapes: B batch, T positions, D model.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -13,8 +13,6 @@ not matter to it: two tokens meet at an angle that depends on their distance alo
 Shapes: B batch, T query positions, D model, H heads, K head width, I pairs that are rotated: K/2, or fewer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Gradient checkpointing: activations are computed twice instead of stored."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from typing import Literal

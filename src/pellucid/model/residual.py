@@ -7,8 +7,6 @@ al. 2020).
 Shapes: B batch, T positions, D model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

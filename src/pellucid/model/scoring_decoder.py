@@ -3,8 +3,6 @@
 Shapes: B batch, T positions, V vocabulary.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn
