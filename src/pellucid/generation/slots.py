@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from pellucid.generation.single_token import SingleTokenDecoder, reader_of_one_token, reader_of_prompts
 from pellucid.model.decoder import Decoder
-from pellucid.model.kv_cache import AttendOnOneToken, KVCache, LayerCache, attend_on_one_token, rotated
+from pellucid.model.kv_cache import AttendOnOneToken, KVCache, LayerCache, rotated
 from pellucid.model.language_model import LanguageModel, State
 from pellucid.model.one_token import has_lean_form
 from pellucid.model.positions import AtPosition
@@ -113,11 +113,7 @@ class LayerRows(NamedTuple):
     rows: Rows
 
     def attend(
-        self,
-        heads_NM1K: Tensor,
-        n_heads_each: Sequence[int],
-        rotate: AtPosition,
-        attend: AttendOnOneToken = attend_on_one_token,
+        self, heads_NM1K: Tensor, n_heads_each: Sequence[int], rotate: AtPosition, attend: AttendOnOneToken
     ) -> Tensor:
         """`LayerCache.attend`, where each row's query meets the keys of its own slot. Rows without a text get zeros."""
         (keys_NGSK, values_NGSK), rows = (self.cache.keys_BGSK, self.cache.values_BGSK), self.rows

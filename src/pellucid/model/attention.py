@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pellucid.model.kv_cache import LayerCache, NoCache
+from pellucid.model.kv_cache import AttendOnOneToken, LayerCache, NoCache, attend_on_one_token
 from pellucid.model.language_model import Step
 from pellucid.model.one_token import OnOneToken, as_function, has_hooks, side_by_side
 from pellucid.model.positions import nowhere
@@ -164,7 +164,8 @@ class AttentionOnOneToken:
     Shapes: M heads: of the queries, the keys and the values, one after the other.
     """
 
-    def __init__(self, attention: MultiHeadAttention) -> None:
+    def __init__(self, attention: MultiHeadAttention, attend: AttendOnOneToken = attend_on_one_token) -> None:
+        self.attend = attend
         layers = (attention.W_Q, attention.W_K, attention.W_V)
         self.project, self.W_O = side_by_side(*layers), side_by_side(attention.W_O)
         self.head_width, n_kv_heads = attention.head_width, attention.n_kv_heads
@@ -184,4 +185,4 @@ class AttentionOnOneToken:
         return self.W_O(heads_BH1K.flatten(start_dim=1))  # a copy where a kernel has left gaps between the heads
 
     def gather(self, heads_BM1K: Tensor, cache: LayerCache) -> Tensor:
-        return cache.attend(heads_BM1K, self.n_heads_each, self.rotate)
+        return cache.attend(heads_BM1K, self.n_heads_each, self.rotate, self.attend)

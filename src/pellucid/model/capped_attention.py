@@ -1,7 +1,6 @@
 """Attention whose scores stay within +-cap, so that no weight is nearly 1 only because vectors are long (equation 57).
 
-Shapes: B batch, T query positions, S key positions, H heads, G key/value heads, R query heads for each, M heads of
-queries, keys and values, K head width.
+Shapes: B batch, T query positions, S key positions, H heads, G key/value heads, R query heads for each, K head width.
 """
 
 from functools import partial
@@ -45,7 +44,7 @@ class CappedAttention(MultiHeadAttention):
         return capped_BHTS + self.mask(q_BHTK.size(2), k_BGSK.size(2), like=q_BHTK)
 
     def on_one_token(self) -> OnOneToken:
-        return CappedOnOneToken(self)
+        return AttentionOnOneToken(self, partial(attend_with_cap, cap=self.cap))  # PyTorch's own has no cap
 
     def compare(self, q_BHTK: Tensor, k_BGSK: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         q_BHTK, k_BGSK = self.rotate(q_BHTK, 0), self.rotate(k_BGSK, 0)
@@ -55,17 +54,6 @@ class CappedAttention(MultiHeadAttention):
     def steps(self, x_TD: Tensor) -> list[Step]:
         steps = super().steps(x_TD)
         return [step._replace(equations=(57, *step.equations)) if step.name == "scores" else step for step in steps]
-
-
-class CappedOnOneToken(AttentionOnOneToken):
-    """Capped attention of the last position alone, written out: PyTorch's own has no cap."""
-
-    def __init__(self, attention: CappedAttention) -> None:
-        super().__init__(attention)
-        self.attend = partial(attend_with_cap, cap=attention.cap)
-
-    def gather(self, heads_BM1K: Tensor, cache: LayerCache) -> Tensor:
-        return cache.attend(heads_BM1K, self.n_heads_each, self.rotate, self.attend)
 
 
 def attend_with_cap(

@@ -49,11 +49,7 @@ class LayerCache:
         return self.keys_BGSK.narrow(2, 0, end), self.values_BGSK.narrow(2, 0, end)
 
     def attend(
-        self,
-        heads_BM1K: Tensor,
-        n_heads_each: Sequence[int],
-        rotate: AtPosition,
-        attend: AttendOnOneToken = attend_on_one_token,
+        self, heads_BM1K: Tensor, n_heads_each: Sequence[int], rotate: AtPosition, attend: AttendOnOneToken
     ) -> Tensor:
         """Append one more position, and let its query meet the keys of all: nothing is masked, as none is later.
 
