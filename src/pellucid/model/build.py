@@ -40,10 +40,14 @@ def build_model(config: ModelConfig, vocab_size: int, *, learns_scores: bool = F
     learns_scores: a decoder that can also give each token a number, such as a reward.
     """
     match config:
+        case DecoderConfig() if learns_scores:
+            from pellucid.model.scoring_decoder import ScoringDecoder  # loaded by the few runs that need it
+
+            return build_decoder(config, vocab_size, ScoringDecoder)
         case DecoderConfig():
-            return build_decoder(config, vocab_size, scoring_decoder() if learns_scores else Decoder)
+            return build_decoder(config, vocab_size, Decoder)
         case BigramConfig():
-            from pellucid.model.bigram import Bigram  # loaded by the few runs that need it
+            from pellucid.model.bigram import Bigram
 
             return Bigram(vocab_size, config.context_length)
         case MLPConfig():
@@ -56,12 +60,6 @@ def build_model(config: ModelConfig, vocab_size: int, *, learns_scores: bool = F
             return build_recurrent(config, vocab_size)
         case _:
             assert_never(config)
-
-
-def scoring_decoder() -> type[Decoder]:
-    from pellucid.model.scoring_decoder import ScoringDecoder
-
-    return ScoringDecoder
 
 
 def build_decoder(config: DecoderConfig, vocab_size: int, kind: type[Decoder]) -> Decoder:

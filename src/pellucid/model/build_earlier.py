@@ -48,13 +48,7 @@ def build_recurrent(config: RecurrentConfig, vocab_size: int) -> Recurrent:
 
 
 def build_layers(config: RecurrentConfig) -> nn.RNN | nn.LSTM | nn.GRU:
+    kinds: dict[str, type[nn.RNN | nn.LSTM | nn.GRU]] = {"rnn": nn.RNN, "lstm": LSTM, "gru": nn.GRU}
     between_layers = config.dropout if config.n_layers > 1 else 0.0
-    match config.type:
-        case "rnn":
-            return nn.RNN(config.d_model, config.d_model, config.n_layers, batch_first=True, dropout=between_layers)
-        case "lstm":
-            return LSTM(config.d_model, config.d_model, config.n_layers, batch_first=True, dropout=between_layers)
-        case "gru":
-            return nn.GRU(config.d_model, config.d_model, config.n_layers, batch_first=True, dropout=between_layers)
-        case _:
-            assert_never(config.type)
+    sizes = config.d_model, config.d_model, config.n_layers
+    return kinds[config.type](*sizes, batch_first=True, dropout=between_layers)
