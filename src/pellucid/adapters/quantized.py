@@ -78,12 +78,10 @@ def quantized(weight: Tensor, to: Format) -> dict[str, Tensor]:
         case "int8":
             codes, constants_M = quantize_int8(x_N)
             return {"codes": codes, "constants": constants_M}
-        case "nf4":
+        case "nf4" | "nf4-double":
             codes, constants_M = quantize_nf4(x_N)
-            return {"codes": codes, "constants": constants_M}
-        case "nf4-double":
-            codes, constants_M = quantize_nf4(x_N)
-            return {"codes": codes, **quantize_constants(constants_M)}
+            constants = {"constants": constants_M} if to == "nf4" else quantize_constants(constants_M)
+            return {"codes": codes, **constants}
         case _:
             assert_never(to)
 

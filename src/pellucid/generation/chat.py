@@ -84,12 +84,9 @@ class Conversation:
         for first in range(len(turns) - 3, -1, -2):
             longer = prompt_ids(self._tokenizer, turns[first:])
             if len(longer) + self._max_new_tokens > room:
-                self._warn_of_dropped_turns()
+                if not self._has_warned:
+                    _log.warning("the conversation is longer than the context: its oldest turns are no longer read")
+                self._has_warned = True
                 break
             ids = longer
         return ids, min(self._max_new_tokens, room - len(ids))
-
-    def _warn_of_dropped_turns(self) -> None:
-        if not self._has_warned:
-            _log.warning("the conversation is longer than the context: its oldest turns are no longer read")
-        self._has_warned = True

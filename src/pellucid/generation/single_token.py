@@ -97,11 +97,9 @@ def reader_of_one_token(model: LanguageModel) -> Callable[[Tensor, State], Tenso
 
 def reader_of_prompts(model: LanguageModel, read_one: object) -> tuple[Callable[..., Tensor], Projection]:
     """From tokens to vectors, and on to logits: only a proved decoder need not compute those of every token."""
-    return (
-        (read_one.decoder.hidden, read_one.decoder.unembed)
-        if isinstance(read_one, SingleTokenDecoder)
-        else (model, nn.Identity())
-    )
+    if isinstance(read_one, SingleTokenDecoder):
+        return read_one.decoder.hidden, read_one.decoder.unembed
+    return model, nn.Identity()
 
 
 def proved(model: Decoder) -> SingleTokenDecoder | None:

@@ -189,9 +189,8 @@ def _encode_prompt(
     if max_new_tokens < 0:
         raise ConfigError("max_new_tokens", f"{max_new_tokens} is negative", "give 0 or more")
     if "" in stop:
-        raise ConfigError(
-            "stop", "an empty string would stop before the first character", "give at least one character"
-        )
+        what = "an empty string would stop before the first character"
+        raise ConfigError("stop", what, "give at least one character")
     prompt_ids = [tokenizer.end_of_text, *tokenizer.encode(prompt)]  # a document begins after an end_of_text
     if len(prompt_ids) > model.max_positions + 1:
         n_unread = len(prompt_ids) - 1 - model.max_positions
