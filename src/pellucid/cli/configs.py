@@ -11,11 +11,7 @@ from pellucid.cli.terminal import heavy_imports, print_result
 _log = logging.getLogger(__name__)
 
 
-def cost(
-    config: ConfigFile,
-    overrides: Overrides = None,
-    as_json: Json = False,
-) -> None:
+def cost(config: ConfigFile, overrides: Overrides = None, as_json: Json = False) -> None:
     """Count parameters, FLOPs and memory before anything is built. Also predicts how long training takes."""
     run_config = load_config(config, overrides)
     with heavy_imports():

@@ -29,9 +29,8 @@ def evaluate(
 ) -> None:
     """Evaluate a trained model on its validation text. Loss, perplexity, bits per byte; floor and excess if known."""
     if sum(option is not None for option in (text, on, samples if answers is None else answers)) > 1:
-        raise ConfigError(
-            "command line", "--text, --on and --answers (with --samples) exclude each other", "give one of them"
-        )
+        what = "--text, --on and --answers (with --samples) exclude each other"
+        raise ConfigError("command line", what, "give one of them")
     with heavy_imports():
         from pellucid.checkpoint.run_directory import find_step_directory
         from pellucid.runs.evaluate_run import evaluate_on, evaluate_run, evaluate_text
@@ -47,9 +46,8 @@ def evaluate(
         else:
             if not any(DATA_ROOT.glob(f"*-{trained.data_fingerprint}")):
                 note("preparing the text that this run was trained on, once; the demo's takes about a minute")
-            evaluation = evaluate_run(
-                trained, precision, DATA_ROOT, find_step_directory(run, checkpoint), str(run), answers, samples
-            )
+            directory = find_step_directory(run, checkpoint)
+            evaluation = evaluate_run(trained, precision, DATA_ROOT, directory, str(run), answers, samples)
     print_result({"step": trained.step, **evaluation.to_json()} if as_json else evaluation.table())
 
 
@@ -128,11 +126,9 @@ def heads(
         from pellucid.trained import load_trained_run
 
     trained, _ = load_trained_run(run, checkpoint)
-    head_table = heads_of_run(trained, n_documents=fables)
-    if as_json:
-        print_result({"run": trained.config.name, "step": trained.step, **head_table.to_json()})
-    else:
-        print_result(head_table.table())
+    found = heads_of_run(trained, n_documents=fables)
+    about = {"run": trained.config.name, "step": trained.step}
+    print_result({**about, **found.to_json()} if as_json else found.table())
 
 
 def tokenize(
@@ -169,19 +165,12 @@ def tokenize(
 def verify(run: Run) -> None:
     """Check the checkpoints, snapshots and logs of a run. Hashes, shapes, numbers; exits with 4 if any is bad."""
     with heavy_imports():
-        from pellucid.checkpoint.run_directory import (
-            find_step_directory,
-            get_again,
-            require_logs,
-            run_of,
-            step_directories,
-            use_snapshot,
-        )
+        from pellucid.checkpoint import run_directory
         from pellucid.checkpoint.step_directory import USE_ANOTHER
         from pellucid.tables import table
         from pellucid.trained import verify as verify_checkpoint
 
-    directories = step_directories(run) or [find_step_directory(run, "latest")]
+    directories = run_directory.step_directories(run) or [run_directory.find_step_directory(run, "latest")]
     intact, newest, fixes = [], None, []
     for directory in directories:
         try:
@@ -194,14 +183,14 @@ def verify(run: Run) -> None:
             fixes.append(error.fix)
     if intact == directories:
         if newest is not None:
-            require_logs(run, newest)
+            run_directory.require_logs(run, newest)
         return
     if directories == [run]:
-        fix = f"`pellucid verify {run_of(run)}` shows the others"
+        fix = f"`pellucid verify {run_directory.run_of(run)}` shows the others"
     elif any(directory.parent == run for directory in intact):
         fix = "`pellucid train --resume` continues from the newest intact one"
     else:
         others = [fix for fix in fixes if fix != USE_ANOTHER]  # what is missing may be brought back
-        fix = use_snapshot(intact[-1]) if intact else str((*others, get_again(run))[0])
+        fix = run_directory.use_snapshot(intact[-1]) if intact else str((*others, run_directory.get_again(run))[0])
     what = f"{len(directories) - len(intact)} of {len(directories)} checkpoints cannot be used"
     raise CheckpointError(str(run), what, fix)

@@ -12,6 +12,7 @@ from pellucid.tables import folded, table
 def cost_report(cost: RunCost, machine: Machine) -> dict[str, Any]:
     """All figures, in the units of their names, as `pellucid cost --json` prints them."""
     seconds = step_seconds(cost.step_work, machine)
+    utilization = model_flops_utilization(cost.training_flops_per_step, seconds, machine.flops_per_second)
     return {
         **asdict(cost.model),
         "memory_bytes": asdict(cost.memory_bytes),
@@ -20,9 +21,7 @@ def cost_report(cost: RunCost, machine: Machine) -> dict[str, Any]:
             "seconds_per_step": seconds,
             "tokens_per_second": cost.tokens_per_step / seconds,
             "training_seconds": cost.steps * seconds,
-            "model_flops_utilization": model_flops_utilization(
-                cost.training_flops_per_step, seconds, machine.flops_per_second
-            ),
+            "model_flops_utilization": utilization,
         },
         "machine": asdict(machine),
     }
@@ -31,10 +30,8 @@ def cost_report(cost: RunCost, machine: Machine) -> dict[str, Any]:
 def cost_table(cost: RunCost, machine: Machine) -> str:
     """The main figures, on one screen."""
     report = cost_report(cost, machine)
-    parameters, forward, training, memory, predicted = (
-        report[part]
-        for part in ("parameters", "forward_flops_per_token", "training_flops_per_token", "memory_bytes", "predicted")
-    )
+    parameters, memory, predicted = report["parameters"], report["memory_bytes"], report["predicted"]
+    forward, training = report["forward_flops_per_token"], report["training_flops_per_token"]
     cache, state = memory.pop("kv_cache_per_token"), memory.pop("state")
     blocks: dict[tuple[str, ...], list[tuple[str, ...]]] = {
         ("parameters", "", ""): [

@@ -155,13 +155,9 @@ class Evaluation:
             f"of its probability is on impossible texts",
             "verdict": self.chance is not None and self.chance < IMPOSSIBLE and self.verdict(),
         }
-        known, matters = (
-            [(name, text) for name, text in facts.items() if text],
-            4 if self.scale is None else 2 if self.n_bytes else 0,
-        )
-        return "\n\n".join(
-            [table((), known, {matters: "bold"}), *(part.table() for part in (self.skills, self.answers) if part)]
-        )
+        matters = 4 if self.scale is None else 2 if self.n_bytes else 0
+        known = table((), [(name, text) for name, text in facts.items() if text], {matters: "bold"})
+        return "\n\n".join([known, *(part.table() for part in (self.skills, self.answers) if part)])
 
     def verdict(self) -> str:
         """On a score below the floor: how often it happens to an honest model, and what is wrong here."""
