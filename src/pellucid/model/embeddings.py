@@ -10,55 +10,44 @@ from torch import Tensor, nn
 from pellucid.model.one_token import Projection, projection
 
 
-class TiedEmbeddings(nn.Module):
+class Embeddings(nn.Module):
+    """A matrix whose rows are the embeddings of the tokens, and one whose products with x are their logits."""
+
+    unembedding_VD: Tensor  # noqa: N815
+
+    def __init__(self, vocab_size: int, d_model: int) -> None:
+        super().__init__()
+        self.embedding_VD = nn.Parameter(torch.empty(vocab_size, d_model))
+
+    def embed(self, tokens_BT: Tensor) -> Tensor:
+        return F.embedding(tokens_BT, self.embedding_VD)
+
+    def unembed(self, x_BTD: Tensor) -> Tensor:
+        return F.linear(x_BTD, self.unembedding_VD)
+
+    def on_one_token(self) -> tuple[Projection, Projection]:
+        """The lean forms of `embed`, on tokens_B, and of `unembed`, on x_BD."""
+        embedding_VD = self.embedding_VD
+        return lambda tokens_B: F.embedding(tokens_B, embedding_VD), projection(self.unembedding_VD)
+
+
+class TiedEmbeddings(Embeddings):
     """One matrix, used twice: a token's row is its embedding, and the row's product with x is its logit.
 
     Saves V*D parameters (Press and Wolf 2017).
     """
 
-    def __init__(self, vocab_size: int, d_model: int) -> None:
-        super().__init__()
-        self.embedding_VD = nn.Parameter(torch.empty(vocab_size, d_model))
-
-    def embed(self, tokens_BT: Tensor) -> Tensor:
-        return F.embedding(tokens_BT, self.embedding_VD)
-
     @property
-    def unembedding_VD(self) -> Tensor:
+    def unembedding_VD(self) -> Tensor:  # type: ignore[override]
         return self.embedding_VD
 
-    def unembed(self, x_BTD: Tensor) -> Tensor:
-        return F.linear(x_BTD, self.unembedding_VD)
 
-    def on_one_token(self) -> tuple[Projection, Projection]:
-        """The lean forms of `embed`, on tokens_B, and of `unembed`, on x_BD."""
-        return lean_embeddings(self.embedding_VD, self.unembedding_VD)
-
-
-class SeparateEmbeddings(nn.Module):
+class SeparateEmbeddings(Embeddings):
     """Two matrices: one embeds tokens, the other gives their logits."""
 
     def __init__(self, vocab_size: int, d_model: int) -> None:
-        super().__init__()
-        self.embedding_VD = nn.Parameter(torch.empty(vocab_size, d_model))
+        super().__init__(vocab_size, d_model)
         self.unembedding_VD = nn.Parameter(torch.empty(vocab_size, d_model))
-
-    def embed(self, tokens_BT: Tensor) -> Tensor:
-        return F.embedding(tokens_BT, self.embedding_VD)
-
-    def unembed(self, x_BTD: Tensor) -> Tensor:
-        return F.linear(x_BTD, self.unembedding_VD)
-
-    def on_one_token(self) -> tuple[Projection, Projection]:
-        """The lean forms of `embed`, on tokens_B, and of `unembed`, on x_BD."""
-        return lean_embeddings(self.embedding_VD, self.unembedding_VD)
-
-
-def lean_embeddings(embedding_VD: Tensor, unembedding_VD: Tensor) -> tuple[Projection, Projection]:
-    return lambda tokens_B: F.embedding(tokens_B, embedding_VD), projection(unembedding_VD)
-
-
-Embeddings = TiedEmbeddings | SeparateEmbeddings
 
 
 class SoftCap(nn.Module):

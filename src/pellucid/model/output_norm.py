@@ -12,11 +12,11 @@ from torch import Tensor
 
 from pellucid.model.language_model import Step
 from pellucid.model.one_token import OnOneToken, as_function, on_one_token
-from pellucid.model.residual import PreNorm, Sublayer
+from pellucid.model.residual import Residual, Sublayer
 
 
-class OutputNorm(PreNorm):
-    """x + norm(f(x)). Other inputs of the sublayer f, such as attention's cache, are passed on."""
+class OutputNorm(Residual):
+    """x + norm(f(x))."""
 
     def forward(self, x_BTD: Tensor, *inputs: Any) -> Tensor:
         return x_BTD + self.norm(self.sublayer(x_BTD, *inputs))
@@ -32,8 +32,8 @@ class OutputNorm(PreNorm):
         return [Step("x", "TD", (52,), x_TD), *inner, new_x]
 
 
-class BothNorms(PreNorm):
-    """x + output_norm(f(norm(x))) (equation 58; Gemma 2, 2024). Other inputs of the sublayer f are passed on."""
+class BothNorms(Residual):
+    """x + output_norm(f(norm(x))) (equation 58; Gemma 2, 2024)."""
 
     def __init__(self, norm: Sublayer, sublayer: Sublayer, output_norm: Sublayer) -> None:
         super().__init__(norm, sublayer)

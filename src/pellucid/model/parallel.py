@@ -8,10 +8,10 @@ from torch import Tensor
 from pellucid.model.block import Block
 from pellucid.model.language_model import State, Step
 from pellucid.model.one_token import OnOneToken, as_function, on_one_token
-from pellucid.model.residual import PreNorm
+from pellucid.model.residual import PreNorm, Residual
 
 
-class Beside(PreNorm):
+class Beside(Residual):
     """x + f(norm(read)), for a sublayer f that reads what an earlier one has read."""
 
     def forward(self, x_BTD: Tensor, read_BTD: Tensor) -> Tensor:

@@ -18,13 +18,17 @@ from pellucid.model.one_token import OnOneToken, as_function, on_one_token
 Sublayer = Callable[..., Tensor]  # a module, seen as the function it computes
 
 
-class PreNorm(nn.Module):
-    """x + f(norm(x)). Other inputs of the sublayer f, such as attention's cache, are passed on."""
+class Residual(nn.Module):
+    """A sublayer f and its norm. Other inputs of f, such as attention's cache, are passed on."""
 
     def __init__(self, norm: Sublayer, sublayer: Sublayer) -> None:
         super().__init__()
         self.norm = norm
         self.sublayer = sublayer
+
+
+class PreNorm(Residual):
+    """x + f(norm(x))."""
 
     def forward(self, x_BTD: Tensor, *inputs: Any) -> Tensor:
         return x_BTD + self.sublayer(self.norm(x_BTD), *inputs)
@@ -40,13 +44,8 @@ class PreNorm(nn.Module):
         return [Step("x", "TD", (10,), x_TD), normed, *inner, Step("new x", "TD", (10,), new_x_TD)]
 
 
-class PostNorm(nn.Module):
-    """norm(x + f(x)). Other inputs of the sublayer f, such as attention's cache, are passed on."""
-
-    def __init__(self, norm: Sublayer, sublayer: Sublayer) -> None:
-        super().__init__()
-        self.norm = norm
-        self.sublayer = sublayer
+class PostNorm(Residual):
+    """norm(x + f(x))."""
 
     def forward(self, x_BTD: Tensor, *inputs: Any) -> Tensor:
         return self.norm(x_BTD + self.sublayer(x_BTD, *inputs))
@@ -60,6 +59,3 @@ class PostNorm(nn.Module):
         equations = tuple(dict.fromkeys((10, *getattr(self.norm, "equations", ()))))
         new_x_TD = self.norm(x_TD + inner[-1].values)
         return [Step("x", "TD", (10,), x_TD), *inner, Step("new x", "TD", equations, new_x_TD)]
-
-
-Residual = PreNorm | PostNorm
