@@ -159,7 +159,7 @@ class LowRank(LanguageModel):
         ("config/model.py", "SinusoidalConfig | RotaryConfig", "ParityConfig | "),
         (
             "model/build.py",
-            "        case NoPositionConfig",
+            "        case kinds.NoPositionConfig",
             """        case _ if config.position.type == "parity":
             from pellucid.model.positions import Parity
             return Parity(config.d_model)
@@ -213,7 +213,7 @@ class LowRank(LanguageModel):
         ("config/data.py", "    FablesConfig\n    | Inst", "    ListedConfig |"),
         (
             "corpora/build.py",
-            "        case InstructionsConfig",
+            "        case languages.InstructionsConfig",
             """        case _ if config.type == "listed":
             from pellucid.corpora.listed import ListedCorpus
             return ListedCorpus({f"The {hue} {animal} sat.": 1 / 9 for hue in HUES for animal in ANIMALS})

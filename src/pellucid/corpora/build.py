@@ -5,31 +5,7 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from pellucid.config.data import (
-    FORMAT_OF_SUFFIX,
-    ConversationsConfig,
-    CorpusConfig,
-    HuggingFaceConfig,
-    NoCorpusConfig,
-    PreferencesConfig,
-    TextFilesConfig,
-    TokensConfig,
-)
-from pellucid.config.languages import (
-    BracketsConfig,
-    ChainsConfig,
-    DrawnSection,
-    FablesConfig,
-    GrammarConfig,
-    HiddenConfig,
-    HopsConfig,
-    InstructionsConfig,
-    LanguageConfig,
-    LanguageOfSymbolsConfig,
-    LookupConfig,
-    SumsConfig,
-    TreesConfig,
-)
+from pellucid.config import data, languages
 from pellucid.corpora.corpus import Corpus
 from pellucid.corpora.drawn import Drawn
 from pellucid.errors import DataError, Fix, Option
@@ -40,46 +16,46 @@ DOWNLOADS = Path("data", "downloads")
 SYMBOLS_VERSION = 1
 
 
-def build_corpus(config: CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
+def build_corpus(config: data.CorpusConfig, downloads: Path = DOWNLOADS) -> Corpus:
     """The corpus that the config describes. A file from the web is fetched into `downloads`. DataError: unreadable.
 
     Each kind is imported only when it is needed, as `datasets` alone takes a second.
     """
     options = config.model_dump(mode="json", exclude={"type"})
     match config:
-        case InstructionsConfig():
+        case languages.InstructionsConfig():
             from pellucid.corpora.instructions import InstructionsCorpus
 
             return InstructionsCorpus(**options)
-        case TextFilesConfig():
+        case data.TextFilesConfig():
             from pellucid.corpora.download import download
             from pellucid.corpora.text_files import TextFilesCorpus
 
             if (web := options.pop("download")) and not config.files:
                 options["files"] = [str(download(web["url"], web["sha256"], downloads))]
             return TextFilesCorpus(**options)
-        case HuggingFaceConfig():
+        case data.HuggingFaceConfig():
             from pellucid.corpora.hugging_face import HuggingFaceCorpus
 
             return HuggingFaceCorpus(**options)
-        case ConversationsConfig():
+        case data.ConversationsConfig():
             from pellucid.corpora.conversations import ConversationsCorpus
 
             return ConversationsCorpus(**_of_data_set(options))
-        case TokensConfig():
+        case data.TokensConfig():
             from pellucid.corpora.tokens import TokensCorpus
 
             return TokensCorpus(**_of_data_set(options))
-        case PreferencesConfig():
+        case data.PreferencesConfig():
             from pellucid.corpora.preferences import preferences
 
             return preferences(**options)
-        case NoCorpusConfig():
+        case data.NoCorpusConfig():
             words = "name some: {} to evaluate or embed, {} to explain; to train, write a config with"
             text, prompt = Option("--text", "text_file or texts"), Option("--prompt", "text")
             fix = Fix(f"{words} start_from: RUN and a corpus", text, prompt)
             raise DataError("corpus", "this run has no text of its own", fix)
-        case SumsConfig():
+        case languages.SumsConfig():
             from pellucid.corpora.sums import DrawnSums
 
             return DrawnSums(build_language(config), config.size, config.seed, config.validation_fraction)
@@ -91,59 +67,58 @@ def _of_data_set(options: dict[str, Any]) -> dict[str, Any]:
     """The options of a DataSet, which has local files, if there are any, as the data files of their format."""
     files, held_out = options.pop("files"), options.pop("validation_files")
     if files:
-        options["path"] = FORMAT_OF_SUFFIX[Path(files[0]).suffix]
+        options["path"] = data.FORMAT_OF_SUFFIX[Path(files[0]).suffix]
         options["data_files"] = {"train": files, **({"validation": held_out} if held_out else {})}
         options["validation_split"] = "validation" if held_out else None
     return options
 
 
-def build_language(config: LanguageConfig) -> Language:
+def build_language(config: languages.LanguageConfig) -> Language:
     """The language that the config describes. Each is imported only when it is needed.
 
     Raises ConfigError for one that is impossible, DataError for a file of rules with a mistake.
     """
     match config:
-        case FablesConfig():
+        case languages.FablesConfig():
             from pellucid.languages.fables import Fables
 
             return Fables(config.world_size)
-        case GrammarConfig():
+        case languages.GrammarConfig():
             from pellucid.languages.grammar.own import OwnGrammar, read_source
 
             return OwnGrammar(read_source(Path(config.file)), config.file)
         case _:
             language = _language_of_symbols(config)
-            without = (
-                {"thoughts"} if getattr(config, "thoughts", "none") == "none" else set()
-            )  # as before there were any
-            settings = config.model_dump(mode="json", exclude={"type", *DrawnSection.model_fields, *without})
+            # As before there were any thoughts.
+            without = {"thoughts"} if getattr(config, "thoughts", "none") == "none" else set()
+            settings = config.model_dump(mode="json", exclude={"type", *languages.DrawnSection.model_fields, *without})
             language.identity = {"type": config.type, "symbols_version": SYMBOLS_VERSION, **settings}
             return language
 
 
-def _language_of_symbols(config: LanguageOfSymbolsConfig) -> Language:
+def _language_of_symbols(config: languages.LanguageOfSymbolsConfig) -> Language:
     match config:
-        case ChainsConfig():
+        case languages.ChainsConfig():
             from pellucid.languages.chains import Chains
 
             return Chains(config.states, config.alpha, config.length)
-        case LookupConfig():
+        case languages.LookupConfig():
             from pellucid.languages.lookup import Lookup
 
             return Lookup(config.keys, config.values, config.pairs, config.queries, config.fewest_pairs)
-        case HopsConfig():
+        case languages.HopsConfig():
             from pellucid.languages.hops import Hops
 
             return Hops(config.names, config.most_hops, config.queries, config.thoughts)
-        case BracketsConfig():
+        case languages.BracketsConfig():
             from pellucid.languages.brackets import Brackets
 
             return Brackets(config.kinds, config.depth, config.length)
-        case SumsConfig():
+        case languages.SumsConfig():
             from pellucid.languages.sums import Sums
 
             return Sums(config.digits, config.order, config.modulus, config.thoughts)
-        case HiddenConfig():
+        case languages.HiddenConfig():
             from pellucid.languages.hidden import GOLDEN_MEAN, Hidden, mess3, random_process
 
             match config.process:
@@ -154,7 +129,7 @@ def _language_of_symbols(config: LanguageOfSymbolsConfig) -> Language:
                 case "random":
                     transitions = random_process(config.states, config.symbols, config.process_seed)
             return Hidden(transitions, config.length)
-        case TreesConfig():
+        case languages.TreesConfig():
             from pellucid.languages.trees import Trees, random_grammar
 
             grammar = random_grammar(config.levels, config.width, config.symbols, config.rules, config.grammar_seed)

@@ -1,5 +1,7 @@
 """Builds a model from the `model` section of a config: one function and one `match` per axis of its design."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 
@@ -7,21 +9,8 @@ import torch.nn.functional as F
 from torch import nn
 from typing_extensions import assert_never
 
-from pellucid.config.model import (
-    BiasPlace,
-    BigramConfig,
-    DecoderConfig,
-    DenseConfig,
-    ExpertsConfig,
-    LearnedConfig,
-    MLPConfig,
-    ModelConfig,
-    NoPositionConfig,
-    RecurrentConfig,
-    RotaryConfig,
-    SinusoidalConfig,
-    SlidingWindowConfig,
-)
+from pellucid.config import model as kinds
+from pellucid.config.model import BiasPlace, DecoderConfig, MLPConfig, ModelConfig, RecurrentConfig
 from pellucid.model.attention import MultiHeadAttention, Rotate
 from pellucid.model.block import Block
 from pellucid.model.decoder import Decoder
@@ -40,14 +29,10 @@ def build_model(config: ModelConfig, vocab_size: int, *, learns_scores: bool = F
     learns_scores: a decoder that can also give each token a number, such as a reward.
     """
     match config:
-        case DecoderConfig() if learns_scores:
-            from pellucid.model.scoring_decoder import ScoringDecoder  # loaded by the few runs that need it
-
-            return build_decoder(config, vocab_size, ScoringDecoder)
         case DecoderConfig():
-            return build_decoder(config, vocab_size, Decoder)
-        case BigramConfig():
-            from pellucid.model.bigram import Bigram
+            return build_decoder(config, vocab_size, scoring_decoder() if learns_scores else Decoder)
+        case kinds.BigramConfig():
+            from pellucid.model.bigram import Bigram  # loaded by the few runs that need it
 
             return Bigram(vocab_size, config.context_length)
         case MLPConfig():
@@ -60,6 +45,12 @@ def build_model(config: ModelConfig, vocab_size: int, *, learns_scores: bool = F
             return build_recurrent(config, vocab_size)
         case _:
             assert_never(config)
+
+
+def scoring_decoder() -> type[Decoder]:
+    from pellucid.model.scoring_decoder import ScoringDecoder
+
+    return ScoringDecoder
 
 
 def build_decoder(config: DecoderConfig, vocab_size: int, kind: type[Decoder]) -> Decoder:
@@ -90,18 +81,18 @@ def build_embeddings(config: DecoderConfig | MLPConfig | RecurrentConfig, vocab_
 
 def build_positions(config: DecoderConfig) -> Positions:
     match config.position:
-        case SinusoidalConfig():
+        case kinds.SinusoidalConfig():
             return Sinusoidal(config.context_length, config.d_model)
-        case RotaryConfig(stretch=None, base_in_windows=None) as rope:
+        case kinds.RotaryConfig(stretch=None, base_in_windows=None) as rope:
             K = head_width(config)
             return Rotary(config.context_length, K, rope.base, rope.rotated_width(K))
-        case RotaryConfig() as rope:
+        case kinds.RotaryConfig() as rope:
             from pellucid.model.build_clocks import build_clocks
 
             return build_clocks(rope, config.context_length, head_width(config))
-        case LearnedConfig():
+        case kinds.LearnedConfig():
             return Learned(config.context_length, config.d_model)
-        case NoPositionConfig():
+        case kinds.NoPositionConfig():
             return NoPositions()
         case _:
             assert_never(config.position)
@@ -113,7 +104,7 @@ def head_width(config: DecoderConfig) -> int:
 
 def rotate_in(config: DecoderConfig, positions: Positions, layer: int) -> Rotate:
     """The layer's function to rotate queries and keys: the identity in those that `position` names."""
-    unrotated = config.position.unrotated(config.n_layers) if isinstance(config.position, RotaryConfig) else ()
+    unrotated = config.position.unrotated(config.n_layers) if isinstance(config.position, kinds.RotaryConfig) else ()
     own = positions if config.window_in(layer) is None else getattr(positions, "in_windows", positions)
     return NoPositions().rotate if layer in unrotated else own.rotate
 
@@ -192,7 +183,7 @@ def build_attention(config: DecoderConfig, positions: Positions, layer: int) -> 
             from pellucid.model.linear_attention import LinearAttention
 
             return LinearAttention(**parts)
-        case "explicit" | SlidingWindowConfig():
+        case "explicit" | kinds.SlidingWindowConfig():
             from pellucid.model.sliding_window import limited_attention
 
             return limited_attention(config.window_in(layer), config.attention_soft_cap, **parts)
@@ -202,9 +193,9 @@ def build_attention(config: DecoderConfig, positions: Positions, layer: int) -> 
 
 def build_feed_forward(config: DecoderConfig) -> nn.Module:
     match config.feed_forward:
-        case DenseConfig():
+        case kinds.DenseConfig():
             return build_expert(config)
-        case ExpertsConfig(n_experts=n_experts, shared_experts=n_shared, top_k=top_k):
+        case kinds.ExpertsConfig(n_experts=n_experts, shared_experts=n_shared, top_k=top_k):
             from pellucid.model.experts import Experts, Router
 
             return Experts(

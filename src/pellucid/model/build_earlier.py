@@ -3,7 +3,6 @@
 import torch
 import torch.nn.functional as F
 from torch import nn
-from typing_extensions import assert_never
 
 from pellucid.config.model import MLPConfig, RecurrentConfig
 from pellucid.model.build import build_embeddings
@@ -13,16 +12,11 @@ from pellucid.model.mlp import MLP
 from pellucid.model.norms import LayerNorm
 from pellucid.model.recurrent import LSTM, Recurrent
 
+ACTIVATIONS: dict[str, Activation] = {"tanh": torch.tanh, "relu": F.relu}
+KINDS: dict[str, type[nn.RNN | nn.LSTM | nn.GRU]] = {"rnn": nn.RNN, "lstm": LSTM, "gru": nn.GRU}
+
 
 def build_mlp(config: MLPConfig, vocab_size: int) -> MLP:
-    activation: Activation
-    match config.activation:
-        case "tanh":
-            activation = torch.tanh
-        case "relu":
-            activation = F.relu
-        case _:
-            assert_never(config.activation)
     return MLP(
         vocab_size=vocab_size,
         context_length=config.context_length,
@@ -30,7 +24,7 @@ def build_mlp(config: MLPConfig, vocab_size: int) -> MLP:
         embeddings=build_embeddings(config, vocab_size),
         d_model=config.d_model,
         d_ff=config.d_ff or 4 * config.d_model,
-        activation=activation,
+        activation=ACTIVATIONS[config.activation],
     )
 
 
@@ -48,7 +42,6 @@ def build_recurrent(config: RecurrentConfig, vocab_size: int) -> Recurrent:
 
 
 def build_layers(config: RecurrentConfig) -> nn.RNN | nn.LSTM | nn.GRU:
-    kinds: dict[str, type[nn.RNN | nn.LSTM | nn.GRU]] = {"rnn": nn.RNN, "lstm": LSTM, "gru": nn.GRU}
     between_layers = config.dropout if config.n_layers > 1 else 0.0
-    sizes = config.d_model, config.d_model, config.n_layers
-    return kinds[config.type](*sizes, batch_first=True, dropout=between_layers)
+    kind, width = KINDS[config.type], config.d_model
+    return kind(width, width, config.n_layers, batch_first=True, dropout=between_layers)
