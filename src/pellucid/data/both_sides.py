@@ -15,7 +15,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 from filelock import FileLock
@@ -24,12 +23,12 @@ from numpy.typing import NDArray
 from pellucid.config.data import CorpusConfig
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.drawn import Drawn
-from pellucid.data.prepare import CHECKSUMS_FILE, MAX_CHECKSUMS, checksums
+from pellucid.data.prepare import CHECKSUMS_FILE, checksums, is_intact
 from pellucid.data.prepared import PreparedData
 from pellucid.data.token_truth import TokenTruth
 from pellucid.data.truth import UNWRITABLE, Distribution, next_token_distributions, normalized
 from pellucid.errors import DataError
-from pellucid.files import read_at_most, written_whole
+from pellucid.files import written_whole
 from pellucid.languages.language import Language
 from pellucid.tokenizer import Tokenizer
 
@@ -66,7 +65,7 @@ def truth_from_both_sides(
         raise DataError("corpus", "it is not, or no longer, the one of which these tokens were made", fix)
     folder, n_targets = data.directory / FOLDER, int(boundaries[-1] - boundaries[0])
     with FileLock(data.directory / f".{FOLDER}.lock"):  # one process computes, the others wait
-        known = kept(folder)
+        known = np.frombuffer((folder / NATS).read_bytes() if is_intact(folder, [NATS]) else b"", "<f8")
         if len(known) < n_targets:
             n_known = int(np.searchsorted(boundaries, len(known)))
             texts = islice(corpus.documents("validation"), n_known, len(boundaries) - 1)
@@ -83,14 +82,3 @@ def nats_of(language: Language, tokenizer: Tokenizer, text: str) -> list[float]:
     """−ln p of each token of a document given all others, and 0 for its end."""
     truths = distributions_from_both_sides(language, tokenizer, text)
     return [*(-math.log(p[id_]) for id_, p in zip(tokenizer.encode(text), truths, strict=True)), 0.0]
-
-
-def kept(folder: Path) -> NDArray[np.float64]:
-    """The nats that a folder keeps; none if it is missing or damaged."""
-    try:
-        listed = read_at_most(folder / CHECKSUMS_FILE, MAX_CHECKSUMS)
-        if listed == checksums(folder, [NATS]):
-            return np.frombuffer((folder / NATS).read_bytes(), "<f8")
-    except FileNotFoundError:
-        pass
-    return np.empty(0)

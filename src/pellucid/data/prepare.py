@@ -237,6 +237,14 @@ def _checksums(directory: Path) -> bytes:
     return checksums(directory, [*CHECKED_FILES, *(file for file in OPTIONAL_FILES if (directory / file).exists())])
 
 
+def is_intact(directory: Path, files: Iterable[str]) -> bool:
+    """Whether the files of a folder are there, and are what their checksums say."""
+    try:
+        return read_at_most(directory / CHECKSUMS_FILE, MAX_CHECKSUMS) == checksums(directory, files)
+    except OSError:
+        return False
+
+
 def checksums(directory: Path, files: Iterable[str]) -> bytes:
     """The SHA-256 of each file, as `sha256sum` prints it."""
     return "".join(f"{sha256(directory / file)}  {file}\n" for file in files).encode()

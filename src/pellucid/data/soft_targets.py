@@ -24,11 +24,11 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from pellucid.data.packing import Integers
-from pellucid.data.prepare import CHECKSUMS_FILE, MAX_CHECKSUMS, checksums
+from pellucid.data.prepare import CHECKSUMS_FILE, checksums, is_intact
 from pellucid.data.token_file import token_type
 from pellucid.data.truth import UNWRITABLE, Distribution, next_token_distributions, normalized
 from pellucid.errors import ConfigError
-from pellucid.files import read_at_most, written_whole
+from pellucid.files import written_whole
 from pellucid.languages.language import Language
 from pellucid.languages.symbols import END, SymbolLanguage
 from pellucid.tokenizer import Tokenizer
@@ -83,19 +83,12 @@ def soft_targets_of(directory: Path, language: Language, tokenizer: Tokenizer, t
     """
     folder = directory / FOLDER
     with FileLock(directory / f".{FOLDER}.lock"):  # one process computes, the others wait
-        if not is_intact(folder):
+        if not is_intact(folder, TYPES):
             with written_whole(folder) as draft:
                 draft.mkdir()
                 write(draft, (distributions_of(language, tokenizer, text) for text in texts), tokenizer)
                 (draft / CHECKSUMS_FILE).write_bytes(checksums(draft, TYPES))
     return SoftTargets.open(folder, tokenizer.vocab_size)
-
-
-def is_intact(folder: Path) -> bool:
-    try:
-        return read_at_most(folder / CHECKSUMS_FILE, MAX_CHECKSUMS) == checksums(folder, TYPES)
-    except OSError:
-        return False
 
 
 def write(folder: Path, documents: Iterable[Iterable[Distribution]], tokenizer: Tokenizer) -> None:
