@@ -88,11 +88,8 @@ def held_out_texts(trained: TrainedModel, corpus: Corpus, most: int) -> list[str
     beginnings = (beginning_that_fits(tokenizer, each.text, length - 1) for each in documents)  # after the end_of_text
     texts = list(islice(filter(None, beginnings), most))
     if not texts:
-        raise DataError(
-            "the corpus",
-            "no document is held out that fits into the context",
-            Fix("give one with {}", Option("--text", "text")),
-        )
+        fix = Fix("give one with {}", Option("--text", "text"))
+        raise DataError("the corpus", "no document is held out that fits into the context", fix)
     return texts
 
 

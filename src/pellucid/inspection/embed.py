@@ -70,9 +70,8 @@ class Embeddings:
     def save(self, file: Path) -> None:
         """Save as .npz (arrays `vectors`, `texts`, `text_numbers`) or .safetensors (with the texts in its metadata)."""
         if file.suffix not in (".npz", ".safetensors"):
-            raise ConfigError(
-                Option("--output", "file"), f"{file} is neither .npz nor .safetensors", "end its name with one of them"
-            )
+            what = f"{file} is neither .npz nor .safetensors"
+            raise ConfigError(Option("--output", "file"), what, "end its name with one of them")
         numbers = np.array(self.text_numbers, dtype=np.int64)
         with written_whole(file) as draft, draft.open("wb") as out:
             if file.suffix == ".npz":

@@ -18,8 +18,7 @@ from pellucid.data.truth import UNWRITABLE, Distribution, skill_characters
 from pellucid.errors import ConfigError, Option
 from pellucid.evaluation.skills import skill_table
 from pellucid.inspection.explain_truth import TextTruth, truth_of_text
-from pellucid.inspection.explanation import NO_TOKEN, Candidate, Explanation, Forecast, TokenRow
-from pellucid.inspection.formats import after
+from pellucid.inspection.explanation import NO_TOKEN, Candidate, Explanation, Forecast, TokenRow, after
 from pellucid.inspection.inside import has_experts
 from pellucid.inspection.trace import trace
 from pellucid.languages.language import Language
@@ -49,9 +48,8 @@ def validation_document(corpus: Corpus, number: int, tokenizer: Tokenizer, conte
     for n_documents, document in enumerate(validation_documents(corpus, tokenizer, context_length), 1):
         if n_documents == number:
             return document
-    raise ConfigError(
-        Option("--fable", "number"), f"{number} is more than the {n_documents} that are held out", "choose another"
-    )
+    what = f"{number} is more than the {n_documents} that are held out"
+    raise ConfigError(Option("--fable", "number"), what, "choose another")
 
 
 def validation_documents(corpus: Corpus, tokenizer: Tokenizer, context_length: int) -> Iterator[Piece]:

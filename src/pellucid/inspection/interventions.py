@@ -78,10 +78,9 @@ def replaced(model: Decoder, outputs: Mapping[Place, Tensor]) -> Iterator[None]:
                     attention = attention_of(model, layer)
                     columns = slice(head * attention.head_width, (head + 1) * attention.head_width)
                     hooks.enter_context(_of_head(attention.W_O, columns, output))
-                case ("attention", layer):
-                    hooks.enter_context(_of_sublayer(attention_of(model, layer), output))
-                case ("feed_forward", layer):
-                    hooks.enter_context(_of_sublayer(feed_forward_of(model, layer), output))
+                case (name, layer):
+                    sublayer: nn.Module = residual_of(model, layer, name).sublayer  # type: ignore[assignment]
+                    hooks.enter_context(_of_sublayer(sublayer, output))
         yield
 
 

@@ -3,7 +3,7 @@
 The same held-out documents are read with the place intact and with its output set to zero (Michel et al. 2019). A mean
 output instead (Wang et al. 2022) would need a sample of text; zeros are the same for every text.
 
-Shapes: F documents, S skills, B rows of a batch, T positions, N tokens.
+Shapes: F documents, S skills, T positions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
 from pellucid.corpora.drawn import Drawn
-from pellucid.data.batches import IGNORE_INDEX
+from pellucid.data.batches import IGNORE_INDEX, Batch
 from pellucid.data.truth import nats_of, skill_characters
 from pellucid.errors import ConfigError, DataError
 from pellucid.evaluation.estimate import Estimate, mean_of
-from pellucid.evaluation.loss import nats_and_hits
+from pellucid.evaluation.loss import score
 from pellucid.inspection.interventions import Place, check_places, nothing, place_name, places_of, replaced
 from pellucid.languages.language import Language
 from pellucid.model.decoder import Decoder
-from pellucid.model.language_model import eval_mode
+from pellucid.runtime.precision import Precision
 from pellucid.tables import table
 from pellucid.tokenizer import Tokenizer
 
@@ -119,39 +119,27 @@ def _read(language: Language, tokenizer: Tokenizer, text: str, context_length: i
     return HeldOut(text, ids[:-1], ids[1:], characters / characters.sum(axis=1, keepdims=True), floor)
 
 
-@torch.inference_mode()
 def loss_by_skill(model: Decoder, documents: Sequence[HeldOut], knock_out: Sequence[Place] = ()) -> Floats:
     """The model's nats on each document, by skill (F, S), with these places knocked out.
 
     ConfigError for a place that does not exist.
     """
     check_places(model, knock_out, "knock_out")
-    by_skill_FS = np.empty((len(documents), documents[0].shares.shape[1]))
-    with eval_mode(model), replaced(model, {place: nothing(place, model) for place in knock_out}):
-        for rows in _batches(documents):
-            nats = _nats_of_rows(model, [documents[row] for row in rows])
-            for row, nats_T in zip(rows, nats, strict=True):
-                by_skill_FS[row] = nats_T @ documents[row].shares
-    return by_skill_FS
+    precision = Precision(model.embeddings.embedding_VD.device, torch.float32)
+    with replaced(model, {place: nothing(place, model) for place in knock_out}):
+        scores = score(model, _batches(documents), precision)
+    nats_F = [scores.nats[scores.places == number] for number in range(len(documents))]
+    return np.array([nats_T @ document.shares for nats_T, document in zip(nats_F, documents, strict=True)])
 
 
-def _batches(documents: Sequence[HeldOut]) -> Iterator[list[int]]:
-    """Indices of documents in batches of about equal length, which need little padding."""
-    by_length = sorted(range(len(documents)), key=lambda row: len(documents[row].ids))
+def _batches(documents: Sequence[HeldOut]) -> Iterator[tuple[Batch, NDArray[np.int64]]]:
+    """Batches of about equal length, which need little padding, and the number of its document at each place."""
+    by_length = sorted(range(len(documents)), key=lambda number: len(documents[number].ids))
     for first in range(0, len(documents), ROWS_AT_ONCE):
-        yield by_length[first : first + ROWS_AT_ONCE]
-
-
-def _nats_of_rows(model: Decoder, documents: Sequence[HeldOut]) -> Sequence[Floats]:
-    """-log p of each target, document by document."""
-    inputs_BT = pad_sequence([torch.tensor(document.ids) for document in documents], batch_first=True)
-    targets = [torch.tensor(document.targets) for document in documents]
-    targets_BT = pad_sequence(targets, batch_first=True, padding_value=IGNORE_INDEX)
-    counts_BT = targets_BT != IGNORE_INDEX
-    device = model.embeddings.embedding_VD.device
-    logits_NV = model.unembed(model.hidden(inputs_BT.to(device))[counts_BT.to(device)])
-    nats_N, _ = nats_and_hits(logits_NV, targets_BT[counts_BT].to(device))
-    return np.split(nats_N.double().cpu().numpy(), np.cumsum([len(document.ids) for document in documents])[:-1])
+        numbers = by_length[first : first + ROWS_AT_ONCE]
+        inputs = pad_sequence([torch.tensor(documents[i].ids) for i in numbers], batch_first=True)
+        targets = pad_sequence([torch.tensor(documents[i].targets) for i in numbers], True, IGNORE_INDEX)
+        yield Batch(inputs, targets), np.broadcast_to(np.array(numbers)[:, None], inputs.shape)
 
 
 def knock_out_table(
