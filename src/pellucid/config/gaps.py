@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pellucid.config.base import Rule
@@ -13,38 +14,25 @@ if TYPE_CHECKING:
 MASK = "<|mask|>"  # the control token that hides another
 
 
-def rules_of_gaps(run: RunConfig) -> list[Rule]:
-    """Whether objective, mask, vocabulary and rows belong together: a table of rules, as in `run.py`."""
+def rules_of_gaps(run: RunConfig) -> Iterator[Rule]:
+    """Whether objective, mask, vocabulary and rows belong together."""
     model, fills_gaps = run.model, run.objective.type == "masked"
-    if not fills_gaps and getattr(model, "attention_mask", "causal") == "causal":
-        return []
-    sees_all = getattr(model, "attention", model.type) in ("explicit", "fused")
-    return [
-        (
-            fills_gaps != (getattr(model, "attention_mask", "causal") == "none"),
-            "objective.type model.attention_mask",
-            f"{run.objective.type} needs a model that sees {'both sides' if fills_gaps else 'no later token'}",
-            f"set model.attention_mask to {'none' if fills_gaps else 'causal'}",
-        ),
-        (
-            not sees_all or getattr(model, "attention_soft_cap", None),
-            f"model.{'attention_soft_cap' if sees_all else 'attention'} model.attention_mask",
-            "only explicit and fused attention, uncapped, can see both sides",
-            "leave it out",
-        ),
-        (
-            fills_gaps and MASK not in getattr(run.tokenizer, "special_tokens", (MASK,)),
-            "tokenizer.special_tokens objective.type",
-            f"there is no token {MASK} to hide others",
-            f'set special_tokens to ["<|endoftext|>", "{MASK}"]',
-        ),
-        (
-            fills_gaps and run.data.documents_see_each_other,
-            "data.documents_see_each_other objective.type",
-            "a document is filled in from its own two sides, and others stand in its row",
-            "set it to false, and data.packing to documents",
-        ),
-    ]
+    sees_both_sides = getattr(model, "attention_mask", "causal") == "none"
+    if not fills_gaps and not sees_both_sides:
+        return
+    wrong = f"{run.objective.type} needs a model that sees {'both sides' if fills_gaps else 'no later token'}"
+    fix = f"set model.attention_mask to {'none' if fills_gaps else 'causal'}"
+    yield fills_gaps != sees_both_sides, "objective.type model.attention_mask", wrong, fix
+    can_see_all = getattr(model, "attention", model.type) in ("explicit", "fused")
+    key = f"model.{'attention_soft_cap' if can_see_all else 'attention'} model.attention_mask"
+    wrong = "only explicit and fused attention, uncapped, can see both sides"
+    yield not can_see_all or getattr(model, "attention_soft_cap", None), key, wrong, "leave it out"
+    lacks_mask = fills_gaps and MASK not in getattr(run.tokenizer, "special_tokens", (MASK,))
+    wrong, fix = f"there is no token {MASK} to hide others", f'set special_tokens to ["<|endoftext|>", "{MASK}"]'
+    yield lacks_mask, "tokenizer.special_tokens objective.type", wrong, fix
+    sees_others, keys = run.data.documents_see_each_other, "data.documents_see_each_other objective.type"
+    wrong = "a document is filled in from its own two sides, and others stand in its row"
+    yield fills_gaps and sees_others, keys, wrong, "set it to false, and data.packing to documents"
 
 
 def require_next_tokens(config: RunConfig) -> None:

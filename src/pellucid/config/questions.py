@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pellucid.config.base import Rule
@@ -12,29 +13,18 @@ if TYPE_CHECKING:
     from pellucid.config.run import RunConfig
 
 
-def rules_of_questions(run: RunConfig) -> list[Rule]:
-    """Whether questions, thoughts and their price belong together: a table of rules, as in `run.py`."""
+def rules_of_questions(run: RunConfig) -> Iterator[Rule]:
+    """Whether questions, thoughts and their price belong together."""
     corpus, objective = run.corpus, run.objective
     if not isinstance(objective, GRPOConfig):
-        return []
+        return
+    is_bound = getattr(corpus, "thoughts", "optional") != "optional"
+    wrong = "a policy writes the mark that says whether it thinks, which only optional thoughts have"
+    fix = "set corpus.thoughts to optional, as in the run of start_from"
+    yield is_bound, "objective.type corpus.thoughts", wrong, fix
     asks = isinstance(corpus, HopsConfig | SumsConfig)
-    return [
-        (
-            getattr(corpus, "thoughts", "optional") != "optional",
-            "objective.type corpus.thoughts",
-            "a policy writes the mark that says whether it thinks, which only optional thoughts have",
-            "set corpus.thoughts to optional, as in the run of start_from",
-        ),
-        (
-            asks and objective.reward.type != "verifier",
-            "objective.reward corpus.type",
-            f"a reward model judges answers to instructions, not to the questions of {corpus.type}",
-            "leave it out",
-        ),
-        (
-            objective.price > 0 and not asks,
-            "objective.price corpus.type",
-            "it is the price of a thought before an answer, and fables have none",
-            "leave it out, or use corpus hops or sums",
-        ),
-    ]
+    wrong = f"a reward model judges answers to instructions, not to the questions of {corpus.type}"
+    yield asks and objective.reward.type != "verifier", "objective.reward corpus.type", wrong, "leave it out"
+    wrong = "it is the price of a thought before an answer, and fables have none"
+    fix = "leave it out, or use corpus hops or sums"
+    yield objective.price > 0 and not asks, "objective.price corpus.type", wrong, fix

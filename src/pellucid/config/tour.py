@@ -13,6 +13,8 @@ from pellucid.config.read import read_section
 Part = Literal["machine", "run", "text", "attention", "lens", "next", "inside", "knock", "compare"]
 Share = Annotated[float, Field(ge=0, le=1)]
 SLOT = re.compile(r"{(\w+)}")  # a place for a measured figure
+OfWhatComes = Literal["probability", "truth", "likeliest", "impossible", "entropy", "divergence"]
+OfWhatIsShown = Literal["surprise", "floor", "attention", "head", "step", "metric"]
 MEASURED_OF_A_TOKEN = ("probability", "truth", "attention")
 HEAD = "[0-9]{1,4}[.][0-9]{1,4}"
 PART = f"(head|{HEAD}|[af][0-9]{{1,4}})"
@@ -87,20 +89,7 @@ class Within(Section):
 class Measure(Within):
     """A figure of what the stop shows, measured when the tour is played, and what its question needs of it."""
 
-    of: Literal[
-        "probability",
-        "truth",
-        "likeliest",
-        "impossible",
-        "entropy",
-        "divergence",
-        "surprise",
-        "floor",
-        "attention",
-        "head",
-        "step",
-        "metric",
-    ]
+    of: Literal[OfWhatComes, OfWhatIsShown]
     token: Annotated[str, Field(min_length=1)] | None = Field(
         None, description="of a probability: of which token, or the likeliest; of attention: on which word"
     )
