@@ -22,7 +22,7 @@ def test_the_merges_of_a_token_make_it_from_its_bytes(text):
     """Made in their order, wherever they can be, they leave the token alone."""
     joined = b""
     for piece in pieces.cut(TOKENIZER, text):
-        word = [pieces._shown(TOKENIZER, BYTE_IDS[byte]) for byte in piece.bytes]
+        word = [pieces.visible(pieces.token_text(TOKENIZER, BYTE_IDS[byte])) for byte in piece.bytes]
         for _, left, right, token in piece.merges:
             i = 0
             while i < len(word):

@@ -24,7 +24,7 @@ def train_tokenizer(config: TokenizerConfig, train_texts: Iterable[str], validat
 
     The texts are read once and may be streams; each may be a piece of a document, cut at the end of a word.
     """
-    train_texts, validation_texts = map(_unicode, (train_texts, validation_texts))
+    train_texts, validation_texts = (map(require_unicode, texts) for texts in (train_texts, validation_texts))
     match config:
         case BytePairConfig():
             return train_byte_pairs(
@@ -42,12 +42,6 @@ def train_tokenizer(config: TokenizerConfig, train_texts: Iterable[str], validat
             return Tokenizer.load(Path(config.path))
         case _:
             assert_never(config)
-
-
-def _unicode(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        require_unicode(text)
-        yield text
 
 
 def tokenizer_settings(

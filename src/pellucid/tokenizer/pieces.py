@@ -30,15 +30,18 @@ def cut(tokenizer: Tokenizer, text: str) -> list[Piece]:
     """The tokens of a text. Raises DataError as `tokenizer.encode` does."""
     ranks = {id_: rank for rank, id_ in enumerate(tokenizer.merges, start=1)}
 
+    def shown(id_: int) -> str:
+        return visible(token_text(tokenizer, id_))
+
     def merges_of(id_: int) -> set[int]:
         return {id_}.union(*map(merges_of, tokenizer.merges[id_])) if id_ in tokenizer.merges else set()
 
     def merge(id_: int) -> Merge:
         left, right = tokenizer.merges[id_]
-        return Merge(ranks[id_], _shown(tokenizer, left), _shown(tokenizer, right), _shown(tokenizer, id_))
+        return Merge(ranks[id_], shown(left), shown(right), shown(id_))
 
     return [
-        Piece(_shown(tokenizer, id_), id_, tokenizer.token_bytes(id_), sorted(map(merge, merges_of(id_))))
+        Piece(shown(id_), id_, tokenizer.token_bytes(id_), sorted(map(merge, merges_of(id_))))
         for id_ in tokenizer.encode(text)
     ]
 
@@ -88,11 +91,6 @@ def _summary(tokenizer: Tokenizer, text: str, n_tokens: int) -> str:
 
 def _counts(**numbers: int) -> str:
     return ", ".join(f"{number:,} {thing}{'' if number == 1 else 's'}" for thing, number in numbers.items())
-
-
-def _shown(tokenizer: Tokenizer, id_: int) -> str:
-    """A token's text made visible; part of a character is shown by its bytes, as \\xf0."""
-    return visible(tokenizer.token_bytes(id_).decode("utf-8", "backslashreplace"))
 
 
 def token_text(tokenizer: Tokenizer, id_: int) -> str:

@@ -108,9 +108,8 @@ class Tokenizer:
         except DataError:
             raise
         except Exception as error:  # the library raises plain Exception
-            raise DataError(
-                source, f"damaged, or not a tokenizer ({error})", "copy it again, or prepare the data again"
-            ) from None
+            what = f"damaged, or not a tokenizer ({error})"
+            raise DataError(source, what, "copy it again, or prepare the data again") from None
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -226,14 +225,15 @@ class Tokenizer:
             raise DataError("text", what, fix)
 
 
-def require_unicode(text: str) -> None:
-    """Raise DataError for half a surrogate pair, which JSON can hold, and which Python reads a wrong byte as."""
+def require_unicode(text: str) -> str:
+    """The text. DataError for half a surrogate pair, which JSON can hold, and which Python reads a wrong byte as."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         half = ord(text[error.start])
         wrong = f", or the byte {half - 0xDC00:#x}, which is not UTF-8" if 0xDC80 <= half <= 0xDCFF else ""
         raise DataError("text", f"holds U+{half:04X}, half of a surrogate pair{wrong}", "fix the text") from None
+    return text
 
 
 def _require_same(text: str, spelled: str) -> None:

@@ -59,10 +59,7 @@ def _with_control_tokens(library_tokenizer: tokenizers.Tokenizer, special_tokens
     """Add control tokens with the last ids. One that the vocabulary already has would share its id with text."""
     for token in special_tokens:
         if library_tokenizer.token_to_id(token) is not None:
-            raise DataError(
-                f"tokenizer.special_tokens {token!r}",
-                "is a token of ordinary text as well",
-                f"choose what no text is likely to hold, such as '<|{token}|>'",
-            )
+            fix = f"choose what no text is likely to hold, such as '<|{token}|>'"
+            raise DataError(f"tokenizer.special_tokens {token!r}", "is a token of ordinary text as well", fix)
     library_tokenizer.add_special_tokens(list(special_tokens))
     return Tokenizer(library_tokenizer)
