@@ -53,9 +53,8 @@ class ConversationsCorpus(DataSet, ConversationCorpus):
         if record.get(MESSAGES) is not None:
             messages = record[MESSAGES]
             if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
-                raise DataError(
-                    where, f"{MESSAGES} is not a list of messages", 'give [{"role": ..., "content": ...}, ...]'
-                )
+                fix = 'give [{"role": ..., "content": ...}, ...]'
+                raise DataError(where, f"{MESSAGES} is not a list of messages", fix)
             for i, message in enumerate(messages):
                 if message.get("weight") not in (None, 1):
                     fix = "every answer is learned: leave out the record, or end it before this turn"

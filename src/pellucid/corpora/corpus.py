@@ -90,16 +90,13 @@ class KnownConversations(ConversationCorpus):
         """p(answer | question). Raises DataError for a question that the corpus cannot contain."""
 
 
-def cut_into_pieces(
-    blocks: Iterable[str], separator: str | None = None, *, has_begun: bool = False, is_finished: bool = True
-) -> Iterator[Piece]:
+def cut_into_pieces(blocks: Iterable[str], separator: str | None = None) -> Iterator[Piece]:
     """Cut a stream of text into documents. Its blocks may end anywhere, even inside a separator.
 
-    has_begun: the first document began before this text. is_finished: the last one ends with it.
     Documents without a visible character are skipped. A document longer than PIECE_LENGTH is cut between words, so
     that its tokens do not depend on the cut. Only a single word longer than that is cut inside.
     """
-    rest = ""
+    rest, has_begun = "", False  # has_begun: what comes next goes on with a document
     for block in blocks:
         rest += block
         if separator is not None:
@@ -115,4 +112,4 @@ def cut_into_pieces(
             yield Piece(rest[:cut], ends_document=False, goes_on=has_begun)
             rest, has_begun = rest[cut:], True
     if has_begun or rest.strip():
-        yield Piece(rest, ends_document=is_finished, goes_on=has_begun)
+        yield Piece(rest, ends_document=True, goes_on=has_begun)

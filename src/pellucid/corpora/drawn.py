@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 
 from pellucid.corpora.corpus import Corpus, Piece, Split
@@ -66,12 +67,9 @@ class Drawn(Corpus):
     def too_small(self, n_new: int) -> dict[str, str]:
         """Why there are too few documents to train on, or for a contest on this many new ones; empty if enough."""
         reasons = dict[str, str]()
-        for purpose in ("to train on", "for a contest"):
+        for purpose, draw in (("to train on", self._held_out), ("for a contest", partial(self.fresh, n_new, seed=0))):
             try:
-                if purpose == "to train on":
-                    self._held_out()
-                else:
-                    self.fresh(n_new, seed=0)
+                draw()
             except DataError as error:
                 reasons[purpose] = error.what
         return reasons

@@ -1,7 +1,7 @@
 """Whether the hub of Hugging Face answers. If it does not, its client goes on asking for half a minute."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import huggingface_hub.constants
 from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
@@ -11,12 +11,10 @@ PATIENCE_SECONDS = 5
 
 def answers() -> bool:
     """Whether the hub does, asked once, through the client's own connection. HF_HUB_OFFLINE=1 answers no for it."""
-    try:
+    with suppress(Exception):  # of whatever library makes its connections
         if not huggingface_hub.constants.HF_HUB_OFFLINE:
             get_session().head(huggingface_hub.constants.ENDPOINT, timeout=PATIENCE_SECONDS)
             return True
-    except Exception:  # of whatever library makes its connections
-        pass
     return False
 
 

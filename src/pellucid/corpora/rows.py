@@ -191,9 +191,8 @@ def _values(text: str, name: str, first_line: int) -> Iterator[Any]:
                 json.dumps(value, ensure_ascii=False).encode()
         except json.JSONDecodeError as error:
             where = f"{name}, line {first_line + error.lineno - 1:,}"
-            raise DataError(
-                where, f"not JSON ({error.msg}, column {error.colno:,})", "fix it, or leave it out"
-            ) from None
+            what = f"not JSON ({error.msg}, column {error.colno:,})"
+            raise DataError(where, what, "fix it, or leave it out") from None
         except RecursionError:
             raise DataError(where, "is nested too deeply", "leave it out") from None
         except UnicodeEncodeError:

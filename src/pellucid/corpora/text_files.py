@@ -91,9 +91,8 @@ class TextFilesCorpus(Corpus):
         notes = notes_on_copies(self._names, self._hashes)
         if self.separator is None:
             if ended := [path for path in self.local_files() if _holds(path, END_OF_TEXT)]:
-                notes.append(
-                    f'{END_OF_TEXT} is plain text in {some(ended)}: did you mean "corpus.separator={END_OF_TEXT}"?'
-                )
+                meant = f'did you mean "corpus.separator={END_OF_TEXT}"?'
+                notes.append(f"{END_OF_TEXT} is plain text in {some(ended)}: {meant}")
             return notes
         whole = [path for path in self.local_files() if not _holds(path, self.separator)]
         if len(whole) == len(self.local_files()):
@@ -213,12 +212,10 @@ def _document_start_near(offset: int, ranges: Sequence[ByteRange], separator: by
             if len(ranges) > 1:
                 return end
         begin = end
-    raise DataError(
-        str(ranges[0].path),
-        f"the separator {separator.decode()!r} leaves a single document, so none can be held out for validation",
-        _hint_on_line_ends(ranges[0].path, separator.decode())
-        or "fix corpus.separator or name corpus.validation_files",
-    )
+    path, text = ranges[0].path, separator.decode()
+    what = f"the separator {text!r} leaves a single document, so none can be held out for validation"
+    fix = _hint_on_line_ends(path, text) or "fix corpus.separator or name corpus.validation_files"
+    raise DataError(str(path), what, fix)
 
 
 def _holds(path: Path, text: str) -> bool:
