@@ -173,10 +173,7 @@ def smoothed(counts_G: Integers, grams_N: Integers, shorter_N: Integers, n_train
 
 def numbered(keys_N: Integers) -> Integers:
     """Different keys as numbers 0, 1, 2, …"""
-    order = np.argsort(keys_N)
-    is_new = np.diff(keys_N[order], prepend=-1) != 0
-    numbers_N = np.empty_like(keys_N)
-    numbers_N[order] = np.cumsum(is_new) - 1
+    _, numbers_N = np.unique(keys_N, return_inverse=True)
     return numbers_N
 
 

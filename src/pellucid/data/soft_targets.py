@@ -13,7 +13,7 @@ Shapes: B rows of a batch, T positions, K: as many tokens as are possible at one
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -94,14 +94,12 @@ def soft_targets_of(directory: Path, language: Language, tokenizer: Tokenizer, t
 def write(folder: Path, documents: Iterable[Iterable[Distribution]], tokenizer: Tokenizer) -> None:
     """Write the distributions of some documents, one after the other."""
     n = 0
-    with (
-        (folder / "ids.bin").open("wb") as ids,
-        (folder / "p.bin").open("wb") as p,
-        (folder / "ends.bin").open("wb") as ends,
-    ):
+    with ExitStack() as stack:
+        files = [stack.enter_context((folder / name).open("wb")) for name in TYPES]
         for document in documents:
             found = SoftTargets.of(document, tokenizer.vocab_size)
-            for file, values in ((ids, found.ids), (p, found.p), (ends, found.ends + n)):
+            parts: Sequence[NDArray[Any]] = (found.ids, found.p, found.ends + n)
+            for file, values in zip(files, parts, strict=True):
                 file.write(values.tobytes())
             n += len(found.ids)
 
