@@ -165,10 +165,9 @@ class AttentionOnOneToken:
     """
 
     def __init__(self, attention: MultiHeadAttention, attend: AttendOnOneToken = attend_on_one_token) -> None:
-        self.attend = attend
         layers = (attention.W_Q, attention.W_K, attention.W_V)
         self.project, self.W_O = side_by_side(*layers), side_by_side(attention.W_O)
-        self.head_width, n_kv_heads = attention.head_width, attention.n_kv_heads
+        self.attend, self.head_width, n_kv_heads = attend, attention.head_width, attention.n_kv_heads
         self.n_heads_each = [attention.n_heads, n_kv_heads, n_kv_heads]
         norms = (attention.query_norm, attention.key_norm)
         self.has_norms = any(type(norm) is not nn.Identity or has_hooks(norm) for norm in norms)

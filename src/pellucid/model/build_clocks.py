@@ -1,9 +1,24 @@
-"""Builds RoPE whose clocks are stretched, or differ by layer; `build` has all else."""
+"""RoPE whose clocks are stretched, or differ by layer, and how it is built; `build` has all else."""
+
+from __future__ import annotations
+
+from typing import Any
 
 from pellucid.config.model import RotaryConfig
-from pellucid.model.clocks_by_layer import ClocksByLayer
 from pellucid.model.positions import Rotary
 from pellucid.model.stretch import stretched
+
+
+class ClocksByLayer(Rotary):
+    """RoPE with two bases: layers with a window have faster clocks than those that see all tokens (equation 59).
+
+    It is that of layers that see all tokens, and that of layers with a window is a part of it (Gemma 3, 2025).
+    """
+
+    def __init__(self, *clocks: Any, in_windows: Rotary) -> None:
+        super().__init__(*clocks)
+        self.in_windows = in_windows
+        in_windows.equations = (*in_windows.equations, 59)
 
 
 def build_clocks(rope: RotaryConfig, context_length: int, head_width: int) -> Rotary:

@@ -44,7 +44,7 @@ class CappedAttention(MultiHeadAttention):
         return capped_BHTS + self.mask(q_BHTK.size(2), k_BGSK.size(2), like=q_BHTK)
 
     def on_one_token(self) -> OnOneToken:
-        return AttentionOnOneToken(self, partial(attend_with_cap, cap=self.cap))  # PyTorch's own has no cap
+        return AttentionOnOneToken(self, partial(attend_with_cap, cap=self.cap))
 
     def compare(self, q_BHTK: Tensor, k_BGSK: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         q_BHTK, k_BGSK = self.rotate(q_BHTK, 0), self.rotate(k_BGSK, 0)
@@ -59,7 +59,7 @@ class CappedAttention(MultiHeadAttention):
 def attend_with_cap(
     q_BH1K: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, is_seen_B11S: Tensor | None = None, *, cap: float
 ) -> Tensor:
-    """`attend_on_one_token` with capped scores."""
+    """`attend_on_one_token` with capped scores, written out: PyTorch's own has no cap."""
     B, G, _, K = k_BGSK.shape
     capped_BGRS = capped_scores(q_BH1K.reshape(B, G, -1, K), k_BGSK, cap)
     if is_seen_B11S is not None:

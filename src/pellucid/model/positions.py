@@ -73,8 +73,7 @@ class Sinusoidal(NoPositions):
 
     def on_one_token(self) -> tuple[AtPosition, AtPosition]:
         cos_TI, sin_TI = cos_and_sin(self.table_TD, self.table_TD.size(1), base=10_000.0)
-        table_TD = torch.empty_like(self.table_TD)
-        table_TD[:, 0::2], table_TD[:, 1::2] = sin_TI, cos_TI
+        table_TD = torch.stack([sin_TI, cos_TI], dim=-1).flatten(start_dim=-2)
         return lambda x_BD, position: x_BD + table_TD[position], nowhere
 
 
