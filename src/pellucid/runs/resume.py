@@ -103,11 +103,9 @@ def discard_later(run_dir: Path, step: int) -> None:
     """Delete the checkpoints after the step from which a run continues with a new plan, with a warning."""
     later = [later_step for later_step in steps_in(run_dir) if later_step > step]
     if later:
+        why = "as the learning rate after it is now different; deleted: the checkpoints of"
         names = ", ".join(f"{later_step:,}" for later_step in later)
-        what = (
-            "%s: continues from step %s, as the learning rate after it is now different; deleted: the checkpoints of %s"
-        )
-        _log.warning(what, run_dir, f"{step:,}", names)
+        _log.warning(f"%s: continues from step %s, {why} %s", run_dir, f"{step:,}", names)
     for later_step in later:
         discard(run_dir / step_name(later_step))
 

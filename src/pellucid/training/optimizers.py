@@ -79,10 +79,7 @@ def muon(
     that of Muon's products.
     """
     inside = {name: p for name, p in model.named_parameters() if name.startswith(("blocks.", "layers."))}
-    is_map = {
-        name: p.ndim == 2 and p.requires_grad and not name.endswith("router.weight") for name, p in inside.items()
-    }
-    maps = [p for name, p in inside.items() if is_map[name]]
+    maps = [p for name, p in inside.items() if p.ndim == 2 and p.requires_grad and not name.endswith("router.weight")]
     chosen = set(maps)
     rest = [p for p in trained(model) if p not in chosen]
     result: list[Optimizer] = []
