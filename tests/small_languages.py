@@ -18,7 +18,7 @@ SMALL = {
     "brackets": Brackets(kinds=2, depth=3, length=8),
     "sums": Sums(digits=1, order="forwards", modulus=None),
     "sums backwards": Sums(digits=1, order="backwards", modulus=None),
-    **{f"sums, thoughts: {kind}": Sums(1, "forwards", None, kind) for kind in ("way", "filler", "shuffled")},
+    **{f"sums, thoughts: {kind}": Sums(1, "forwards", None, kind) for kind in ("way", "filler", "shuffled", "tool")},
     "sums, thoughts: optional": Sums(1, "backwards", None, "optional"),
     "sums modulo 12": Sums(digits=1, order="forwards", modulus=12),
     "mess3": Hidden(mess3(0.05, 0.85), length=5),

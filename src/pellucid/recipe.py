@@ -12,7 +12,6 @@ import torch
 
 from pellucid.config.data import CONVERSATIONS
 from pellucid.config.load import run_config_to_yaml
-from pellucid.config.model import BigramConfig
 from pellucid.config.post_training import DistillConfig, MaskedConfig, NextTokenConfig, SFTConfig
 from pellucid.config.run import RunConfig
 from pellucid.config.training import DrawingConfig
@@ -27,7 +26,7 @@ from pellucid.objectives.next_token import choose_objective
 from pellucid.objectives.task import Task
 from pellucid.runtime.distributed import ALONE, World
 from pellucid.runtime.precision import Precision, resolve_precision
-from pellucid.trained import Base
+from pellucid.trained import Base, give_tool
 from pellucid.training.forward import forward_in_training, shards
 from pellucid.training.optimizers import build_optimizers
 from pellucid.training.progress import Origin, Saver
@@ -62,7 +61,7 @@ def build_first_model(config: RunConfig, data: PreparedData, base: Base | None =
     """The model at step 0: with random weights from `config.seed`, with counts, or with the weights of the base."""
     torch.manual_seed(config.seed)
     model = build_model(config.model, data.tokenizer.vocab_size, learns_scores=config.learns_scores)
-    if isinstance(config.model, BigramConfig) and config.model.counted and config.start_from is None:
+    if getattr(config.model, "counted", False) and config.start_from is None:
         from pellucid.data.pairs import count_pairs
         from pellucid.model.bigram import Bigram
 
@@ -70,6 +69,8 @@ def build_first_model(config: RunConfig, data: PreparedData, base: Base | None =
         model.set_counts(torch.from_numpy(count_pairs(data.train, model.vocab_size)))
     if base is not None:
         base.load_into(model, config)
+    if getattr(config.corpus, "thoughts", "none") == "tool":
+        give_tool(model, config.corpus, data.tokenizer)
     return model
 
 
@@ -183,7 +184,6 @@ def build_session(
         base_sha256=base_sha256,
         reward_sha256=task.reward_sha256,
     )
-    asks = build_corpus(config.corpus) if config.corpus.type in CONVERSATIONS and not task.write_samples else None
     trackers = build_trackers(config.trackers, run_dir, config.name, origin.config_yaml, trainer.world)
     return Session(
         trainer=trainer,
@@ -193,7 +193,7 @@ def build_session(
         validate=partial(task.evaluate, trainer.model, config.evaluation.max_tokens or 10**18),  # all, without a scale
         write_samples=build_samples(
             task,
-            asks,
+            build_corpus(config.corpus) if config.corpus.type in CONVERSATIONS and not task.write_samples else None,
             data.tokenizer,
             trainer,
             config.sample.prompt,

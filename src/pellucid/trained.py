@@ -17,6 +17,7 @@ from pellucid.checkpoint.training_state import (
     model_tensors,
     require_fit,
 )
+from pellucid.config.data import CorpusConfig
 from pellucid.config.load import parse_run_config
 from pellucid.config.post_training import Quantization
 from pellucid.config.run import RunConfig
@@ -62,6 +63,13 @@ class TrainedModel:
             torch.default_generator.manual_seed(self.config.seed)
             model = build_model(self.config.model, self.tokenizer.vocab_size)
         return model.to(next(self.model.parameters()).device).eval()
+
+
+def give_tool(model: LanguageModel, corpus: CorpusConfig, tokenizer: Tokenizer) -> None:
+    """Let the tool of this language answer whenever the model writes."""
+    from pellucid.generation.environment import tool_of  # few languages have one
+
+    model.environment = tool_of(corpus, tokenizer)
 
 
 @dataclass(frozen=True)
@@ -237,5 +245,6 @@ def _build(checkpoint: Checkpoint, directory: Path, above: tuple[Path, ...] = ()
     else:
         adapt(model, config.quantization, config.adapter)
     load_model_tensors(model, checkpoint.model, where)
-    state = checkpoint.state
-    return TrainedModel(config, tokenizer, model.eval(), state.step, state.data_fingerprint)
+    if getattr(config.corpus, "thoughts", "none") == "tool":
+        give_tool(model, config.corpus, tokenizer)
+    return TrainedModel(config, tokenizer, model.eval(), checkpoint.state.step, checkpoint.state.data_fingerprint)

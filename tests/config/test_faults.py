@@ -279,8 +279,16 @@ corpus={type: instructions} & objective={type: grpo, price: 0.1}
     objective.price: it is the price of a thought before an answer, and fables have none;
     leave it out, or use corpus hops or sums
 corpus={type: hops} & objective={type: grpo, price: 0.1}
-    objective.type: a policy writes the mark that says whether it thinks, which only optional thoughts have;
-    set corpus.thoughts to optional, as in the run of start_from
+    objective.type: a policy decides whether it thinks, which optional thoughts alone allow, or it asks a tool;
+    set corpus.thoughts to optional or tool, as in the run of start_from
+corpus={type: sums, thoughts: tool} & objective={type: grpo, price: 0.1}
+    objective.price: every answer asks the tool equally often, whatever that costs;
+    leave it out, or set corpus.thoughts to optional
+corpus={type: sums, thoughts: tool} & objective={type: distill, teacher: truth, on_policy: true}
+    objective.type: gaps and on_policy have no way to leave out of the loss what a tool writes;
+    set corpus.thoughts to way
+corpus={type: sums, thoughts: tool, modulus: 7}
+    corpus.thoughts: it has no effect, because the numbers of `modulus` are one symbol each; leave it out
 corpus={type: hops, thoughts: optional} & objective={type: grpo, reward: {type: model, run: judge}}
     objective.reward: a reward model judges answers to instructions, not to the questions of hops; leave it out
 corpus={type: chains} & objective={type: grpo}

@@ -11,7 +11,8 @@ import torch
 from pellucid.config.model import BigramConfig, RecurrentConfig
 from pellucid.errors import ConfigError, NonFiniteError
 from pellucid.generation import in_step as in_step_module
-from pellucid.generation.engine import Engine, in_step, write_answers
+from pellucid.generation.answers import write_answers
+from pellucid.generation.engine import Engine, in_step
 from pellucid.generation.sampling import Sampling, apply_temperature, next_token
 from pellucid.generation.slots import SlotsOfAnyModel, make_slots
 from pellucid.generation.stream import TextStream

@@ -18,7 +18,7 @@ from pellucid.languages.hops import Hops
 from pellucid.languages.language import SPELLING, Decided
 from pellucid.languages.lookup import Lookup
 from pellucid.languages.sums import Sums
-from pellucid.languages.symbols import SymbolLanguage, entropy
+from pellucid.languages.symbols import Question, SymbolLanguage, entropy
 from pellucid.languages.trees import Trees
 from pellucid.tokenizer.train import train_byte_pairs, train_characters
 from small_languages import SMALL, all_documents
@@ -164,6 +164,23 @@ def test_after_steps_an_answer_is_decided_by_one_arrow_or_by_a_carry_that_was_wr
         [6, 0, 3],
         [1, 4],
     ]
+
+
+def test_with_a_tool_a_sum_is_decided_by_what_it_wrote_and_that_by_what_it_was_asked():
+    """37 + 68: of 7 + 8 and 3 + 6, with a carry through the 9; and the same backwards."""
+    written = ["7", "8", "?", "1", "5", "3", "6", "?", "0", "9", "="]
+    for order, text, digits, answers in (
+        ("forwards", "3 7 + 6 8 :", [(1,), (4,), (0,), (3,)], {"1": [14, 15, 9, 10], "0": [15, 9, 10], "5": [10]}),
+        ("backwards", "7 3 + 8 6 :", [(0,), (3,), (1,), (4,)], {"5": [10], "0": [15, 9, 10], "1": [14, 15, 9, 10]}),
+    ):
+        symbols, sums = [*text.split(), *written, *answers], Sums(2, order, None, "tool")
+        assert sums.log_probability(f" {' '.join(symbols)}") == pytest.approx(-math.log(10**4))
+        first, second, third, fourth = digits
+        called = [first, second, (), (6, 7), (6, 7), third, fourth, (), (11, 12), (11, 12), ()]
+        assert [sums.sources(symbols, place) for place in range(6, 20)] == [*called, *answers.values()]
+        skills = [sums.skill(tuple(symbols[:place]), symbols[place]) for place in range(6, 17)]
+        assert skills == [*["steps", "steps", "spelling", "tool", "tool"] * 2, "spelling"]
+        assert sums.questions(symbols) == [Question(6, 17, 20, "carries")]
 
 
 def test_optional_thoughts_are_there_half_of_the_time_and_count_apart():

@@ -6,7 +6,7 @@ import torch
 
 from model.model_axes import build_away_from_zero, float64, tiny_config
 from pellucid.errors import ConfigError
-from pellucid.generation.engine import write_answers
+from pellucid.generation.answers import write_answers
 from pellucid.model.documents import one_by_one
 
 TOKENS, END = [0, 3, 1, 4, 0, 5, 9], 0

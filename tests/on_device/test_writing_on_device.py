@@ -8,8 +8,9 @@ import torch
 
 from model.model_axes import covering_combinations, tiny_config
 from pellucid.evaluation.loss import score
+from pellucid.generation.answers import write_answers
 from pellucid.generation.beam_search import beam_search
-from pellucid.generation.engine import Engine, in_step, write_answers
+from pellucid.generation.engine import Engine, in_step
 from pellucid.generation.sampling import Sampling
 from pellucid.generation.slots import make_slots
 from pellucid.generation.stream import TextStream

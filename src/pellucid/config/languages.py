@@ -104,7 +104,9 @@ class SumsConfig(DrawnSection):
     digits: int = Field(2, ge=1, le=3, description="digits of each number")
     order: Literal["forwards", "backwards"] = Field("forwards", description="backwards: the last digit comes first")
     modulus: int | None = Field(None, ge=2, le=500, description="numbers below this one, added modulo it, not digits")
-    thoughts: Thoughts = Field("none", description=f"before a sum, with carries as steps: {THOUGHTS}")
+    thoughts: Literal[Thoughts, "tool"] = Field(
+        "none", description=f"before a sum, with carries as steps: {THOUGHTS}, or two digits and a tool that adds them"
+    )
     validation_fraction: Fraction = Field(0.3, description="share of all pairs of numbers that is held out")
 
     def _rules(self) -> Iterable[Rule]:

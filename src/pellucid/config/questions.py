@@ -1,4 +1,4 @@
-"""Rules for policies that are asked questions, and may think before they answer."""
+"""Rules for policies that are asked questions, and may think before they answer; and for tools."""
 
 from __future__ import annotations
 
@@ -14,14 +14,20 @@ if TYPE_CHECKING:
 
 
 def rules_of_questions(run: RunConfig) -> Iterator[Rule]:
-    """Whether questions, thoughts and their price belong together."""
-    corpus, objective = run.corpus, run.objective
+    """Whether questions, thoughts, a tool and their price belong together."""
+    corpus, objective, thoughts = run.corpus, run.objective, getattr(run.corpus, "thoughts", "optional")
     if not isinstance(objective, GRPOConfig):
+        is_lost = thoughts == "tool" and (objective.type == "masked" or getattr(objective, "on_policy", False))
+        wrong = "gaps and on_policy have no way to leave out of the loss what a tool writes"
+        yield is_lost, "objective.type corpus.thoughts", wrong, "set corpus.thoughts to way"
         return
-    is_bound = getattr(corpus, "thoughts", "optional") != "optional"
-    wrong = "a policy writes the mark that says whether it thinks, which only optional thoughts have"
-    fix = "set corpus.thoughts to optional, as in the run of start_from"
+    is_bound = thoughts not in ("optional", "tool")
+    wrong = "a policy decides whether it thinks, which optional thoughts alone allow, or it asks a tool"
+    fix = "set corpus.thoughts to optional or tool, as in the run of start_from"
     yield is_bound, "objective.type corpus.thoughts", wrong, fix
+    has_tool_price = objective.price > 0 and thoughts == "tool"
+    wrong = "every answer asks the tool equally often, whatever that costs"
+    yield has_tool_price, "objective.price corpus.thoughts", wrong, "leave it out, or set corpus.thoughts to optional"
     asks = isinstance(corpus, HopsConfig | SumsConfig)
     wrong = f"a reward model judges answers to instructions, not to the questions of {corpus.type}"
     yield asks and objective.reward.type != "verifier", "objective.reward corpus.type", wrong, "leave it out"

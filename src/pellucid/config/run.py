@@ -141,7 +141,7 @@ class RunConfig(Section, json_schema_extra=for_editors):
 
     def _rules(self) -> Iterable[Rule]:
         rules = rules_of_model(self)
-        if self.objective.type in ("masked", "grpo") or getattr(self.model, "attention_mask", "causal") == "none":
+        if not self.trains_as_it_validates or getattr(self.model, "attention_mask", "causal") == "none":
             from pellucid.config import gaps, questions
 
             rules += [*gaps.rules_of_gaps(self), *questions.rules_of_questions(self)]

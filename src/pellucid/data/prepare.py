@@ -84,8 +84,7 @@ def prepare(
     Only then is `train_tokenizer(train_texts, validation_texts)` called. If several processes prepare the same data,
     one works and the others wait. Raises DataError for text or tokenizer, InputOutputError for disk errors.
     """
-    files = _times_of_files(corpus)
-    identity = corpus.identity
+    files, identity = _times_of_files(corpus), corpus.identity
     fingerprint = fingerprint_of(identity, tokenizer_settings)
     directory = root / f"{name}-{fingerprint}"
     if manifest := read_manifest(directory, fingerprint):
@@ -155,6 +154,10 @@ def _write(
         tokenizer = tokenizer.with_chat_tokens()
     tokenizer.save(draft / TOKENIZER_FILE)
     counts = {split: write_split(corpus, split, tokenizer, draft / file) for split, file in FILE_OF_SPLIT.items()}
+    if identity.get("thoughts") == "tool":
+        from pellucid.data.conversations import write_own_tokens  # few languages have a tool
+
+        write_own_tokens(corpus, tokenizer, {split: draft / file for split, file in FILE_OF_SPLIT.items()})
     nats, skills = _write_truth_if_known(draft, corpus, tokenizer)
     manifest = Manifest(
         fingerprint=fingerprint_of(identity, tokenizer_settings),

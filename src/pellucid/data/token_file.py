@@ -2,7 +2,7 @@
 
     <name>.bin             end_of_text  document 1  end_of_text  document 2  end_of_text … document n  end_of_text
     <name>.documents.bin   the positions of the n + 1 end_of_text in it
-    <name>.targets.bin     for conversations alone: a byte for each token, 1 if it is to be learned, else 0
+    <name>.targets.bin     of conversations and where a tool answers: for each token a byte, 1 if it is learned, else 0
 
 Ids are little-endian uint16, or uint32 for more than 65,536 of them; positions are little-endian int64. Every document
 begins after an end_of_text, also the first, as in generation.
@@ -41,7 +41,7 @@ class TokenFile:
     """A split as tokens. Document i is tokens[boundaries[i] + 1 : boundaries[i + 1]].
 
     name: the split, for messages.   tokens: all ids.   boundaries: the position of each end_of_text.
-    is_target: which tokens are to be learned (those of answers); None for all.
+    is_target: which tokens are to be learned (those of answers, or all but those of a tool); None for all.
     """
 
     name: str

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from pellucid.corpora.instructions import Instruction, InstructionsCorpus, Task, Verdict, is_held_out, judge
-from pellucid.generation.engine import write_answers
+from pellucid.generation.answers import write_answers
 from pellucid.model.language_model import LanguageModel, eval_mode
 from pellucid.runtime.precision import Precision
 from pellucid.tokenizer import Tokenizer

@@ -26,7 +26,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.evaluation.estimate import Estimate, mean_of
-from pellucid.generation.engine import write_answers
+from pellucid.generation.answers import write_answers
 from pellucid.languages.symbols import Question, SymbolLanguage, symbols_of, text_of
 from pellucid.model.language_model import LanguageModel, eval_mode
 from pellucid.objectives.policy import log_probabilities

@@ -25,7 +25,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pellucid.errors import ConfigError
 from pellucid.generation.in_step import TOKENS_READ_AT_ONCE, InStep
 from pellucid.generation.sampling import Sampling, apply_temperature, are_distributions, next_token, no_distribution
 from pellucid.generation.writing import Writing
@@ -52,11 +51,10 @@ class Engine:
         stop_ids: Sequence[int],
         forbidden_ids: Sequence[int] = (),
     ) -> None:
-        self._memory, self._max_positions, self._vocab_size = memory, model.max_positions, model.vocab_size
-        self._device = next(model.parameters()).device
-        self._stop_ids, self._forbidden_ids = frozenset(stop_ids), torch.tensor(forbidden_ids, dtype=torch.long)
-        self._forbidden_ids = self._forbidden_ids.to(self._device)
-        self._free = list(range(memory.n_slots))  # a heap
+        self._memory, self._stop_ids, self._environment = memory, frozenset(stop_ids), model.environment
+        self._max_positions, self._vocab_size = model.max_positions, model.vocab_size
+        self._device, self._free = next(model.parameters()).device, list(range(memory.n_slots))  # a heap
+        self._forbidden_ids = torch.tensor(forbidden_ids, dtype=torch.long, device=self._device)
         self._rows: list[Writing] = []
         self._waiting: deque[Writing] = deque()
         self._is_reading = False  # whether some row has more to read than its latest token
@@ -69,6 +67,7 @@ class Engine:
     def add(self, writing: Writing) -> None:
         """Puts a text at the end of those that wait. Its tokens come with the steps that follow."""
         assert writing.prompt_ids, "a document begins after an end_of_text"
+        writing.constraint = writing.constraint or (self._environment and self._environment(writing.prompt_ids))
         self._waiting.append(writing)
 
     @torch.inference_mode()
@@ -233,32 +232,3 @@ def in_step(
                 if writing.error is not None:
                     raise writing.error
             yield
-
-
-def write_answers(
-    model: LanguageModel,
-    prompts: Sequence[Sequence[int]],
-    seeds: Sequence[Sequence[int]],
-    *,
-    max_new_tokens: int,
-    stop_ids: Sequence[int],
-    temperature: float = 1.0,
-    keeps_log_p: bool = False,
-) -> list[Writing]:
-    """An answer to each prompt, no longer than the context holds after it.
-
-    The caller opens autocast. Raises ConfigError for a prompt without room.
-    """
-    room = model.max_positions - max(map(len, prompts))
-    if room < 1:
-        what = f"a prompt of {model.max_positions - room} tokens leaves no room for an answer in {model.max_positions}"
-        raise ConfigError("model.context_length", what, "use a model with a longer context, or shorter prompts")
-    sampling = Sampling(temperature)
-    limits = [min(max_new_tokens, model.max_positions - len(prompt)) for prompt in prompts]
-    writings = [
-        Writing(prompt, limit, sampling, seed, keeps_log_p=keeps_log_p)
-        for prompt, limit, seed in zip(prompts, limits, seeds, strict=True)
-    ]
-    for _ in in_step(model, writings, stop_ids=stop_ids):
-        pass
-    return writings

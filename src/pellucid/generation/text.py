@@ -117,6 +117,8 @@ def search_text(
     from pellucid.generation.beam_search import beam_search  # few texts are searched for
 
     prompt_ids = _encode_prompt(model, tokenizer, prompt, n_best, max_new_tokens, stop)
+    if model.environment:
+        raise ConfigError("beams", "a search does not wait for the tool that answers this model", "draw the text")
     if n_best > n_beams:
         raise ConfigError("n_samples", f"{n_best} texts are more than {n_beams} beams find", "give more beams")
 

@@ -61,6 +61,11 @@ class Writing:
     def pieces(self) -> Sequence[Piece]:
         return self.text.pieces if self.text else ()
 
+    @property
+    def is_own(self) -> Sequence[bool]:
+        """Whether each token is the model's own, and not that of a tool."""
+        return getattr(self.constraint, "is_own", [True] * len(self.token_ids))
+
     def begin(self, slot: int, max_positions: int) -> None:
         self.slot, self.unread = slot, list(self.prompt_ids[-max_positions:])
         self.generator = np.random.Generator(np.random.Philox(None if self.seed is None else list(self.seed)))

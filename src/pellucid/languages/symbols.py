@@ -79,6 +79,10 @@ class SymbolLanguage(Language, Generic[State]):
         """The places of the few earlier symbols that decide this one; () where chance does, or all that was written."""
         return ()
 
+    def environment(self, symbols: Sequence[str]) -> str:
+        """The symbol that a tool writes after these, whoever wrote them; "" where it has nothing to say."""
+        return ""
+
     def questions(self, symbols: Sequence[str]) -> Sequence[Question]:
         """The questions of a document that have one right answer; their kinds are names of skills."""
         return ()

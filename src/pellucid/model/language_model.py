@@ -10,7 +10,7 @@ Shapes: B batch, T positions, V vocabulary.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -64,10 +64,12 @@ class LanguageModel(nn.Module):
 
     `blocks` are the parts, if any, that gradient checkpointing recomputes and FSDP gathers one after the other.
     `max_positions` is the number of tokens a state can hold: unlimited without positions and cache.
+    `environment` is of few models: from a prompt to the tool that answers when they write (generation/environment.py).
     """
 
     blocks: nn.ModuleList
     max_positions = sys.maxsize
+    environment: Callable[[Sequence[int]], Any] | None = None
 
     def __init__(self, vocab_size: int, context_length: int) -> None:
         super().__init__()

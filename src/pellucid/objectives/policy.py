@@ -28,7 +28,7 @@ STD_FLOOR = 1e-4  # added to the spread of a group's rewards: equal rewards give
 class RolloutBatch(NamedTuple):
     """Answers that the model wrote itself, G to each prompt, with their rewards and log-probabilities.
 
-    targets: the tokens of the answers; IGNORE_INDEX for prompts and padding.
+    targets: the tokens of the answers; IGNORE_INDEX for prompts, padding, and what a tool wrote.
     old, reference: log-probability of each target under the model that wrote it, and under the one that training
     started from; 0 where there is no target.   advantages: of each token, or of each answer (the last axis is 1).
     rewards: of each answer.   returns: the targets of the value head; only PPO uses them.

@@ -33,7 +33,7 @@ from pellucid.data.prepared import PreparedData
 from pellucid.data.soft_targets import SoftTargets, distributions_along, soft_targets_of
 from pellucid.errors import ConfigError, DataError
 from pellucid.files import sha256
-from pellucid.generation.engine import write_answers
+from pellucid.generation.answers import write_answers
 from pellucid.languages.language import Language
 from pellucid.languages.symbols import SymbolLanguage
 from pellucid.model.language_model import LanguageModel

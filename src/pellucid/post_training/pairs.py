@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pellucid.data.token_file import TokenFile
 from pellucid.errors import DataError
-from pellucid.generation.engine import write_answers
+from pellucid.generation.answers import write_answers
 from pellucid.model.language_model import LanguageModel
 from pellucid.objectives.preference import PairBatch
 from pellucid.post_training.rewards import GrammarJudge, rows_of

@@ -25,7 +25,7 @@ from pellucid import failpoints
 from pellucid.adapters.lora import merged
 from pellucid.data.batches import IGNORE_INDEX
 from pellucid.errors import CheckpointError
-from pellucid.generation.engine import write_answers
+from pellucid.generation.answers import write_answers
 from pellucid.model.language_model import LanguageModel, eval_mode
 from pellucid.objectives.objective import Forward, Loss, Objective
 from pellucid.objectives.policy import RolloutBatch, k3, log_probabilities
@@ -128,11 +128,13 @@ class RewardEvaluation:
 class Written:
     """Answers, one to each prompt: tokens of prompts and answers, ln p of those drawn, verdicts, rewards.
 
-    settled: the places in the row of inputs after which each part of the reward was certain.
+    is_own: which tokens of the answers are the policy's, and not those of a tool, which are not learned. settled: the
+    places in the row of inputs after which each part of the reward was certain.
     """
 
     prompts: list[list[int]]
     answers: list[list[int]]
+    is_own: list[Sequence[bool]]
     log_probabilities: list[Tensor]
     judged: list[Judged]
     rewards_N: Tensor  # noqa: N815
@@ -197,7 +199,7 @@ class Rollouts:
             inputs_NT, targets_NT, old_NT = as_rows(written)
             kl_NT = k3(old_NT, self._reference_log_p(inputs_NT, targets_NT))
             judged = np.sum([each.figures for each in written.judged], axis=0)
-            n_tokens = sum(map(len, written.answers))
+            n_tokens = sum(map(sum, written.is_own))
             sums += [float(written.rewards_N.sum()), *judged, float(kl_NT.sum()), n_tokens]
         *sums_of_all, n_answers = self.world.totals([*sums, len(numbers)])
         reward, *means, kl, answer_tokens = (total / n_answers for total in sums_of_all)
@@ -286,11 +288,14 @@ class Rollouts:
                 keeps_log_p=True,
             )
         judged = [self.asking.judge(*each) for each in zip(asked, (each.token_ids for each in written), strict=True)]
-        answers = [each.token_ids[: of.n_tokens] for each, of in zip(written, judged, strict=True)]
-        log_p = [torch.tensor(each.log_p[: of.n_tokens]) for each, of in zip(written, judged, strict=True)]
+        # What a tool writes at the end of an answer is read by nobody.
+        last = [max(np.flatnonzero(each.is_own[: of.n_tokens])) for each, of in zip(written, judged, strict=True)]
+        kept = [(each, slice(place + 1)) for each, place in zip(written, last, strict=True)]
+        answers, is_own = [each.token_ids[own] for each, own in kept], [each.is_own[own] for each, own in kept]
+        log_p = [torch.tensor(each.log_p[own]) for each, own in kept]
         settled_N2 = torch.tensor([each.settled for each in judged])
         settled_N2 += torch.tensor([len(prompt) - 1 for prompt in prompts])[:, None]
-        return Written(prompts, answers, log_p, judged, self.reward(prompts, answers, judged), settled_N2)
+        return Written(prompts, answers, is_own, log_p, judged, self.reward(prompts, answers, judged), settled_N2)
 
     @torch.no_grad()
     def _reference_log_p(self, inputs_NT: Tensor, targets_NT: Tensor) -> Tensor:
@@ -329,11 +334,12 @@ class Rollouts:
 
 
 def as_rows(written: Written) -> tuple[Tensor, Tensor, Tensor]:
-    """Inputs, targets, and ln p of the targets where they are an answer's: (N, T) each."""
+    """Inputs, targets, and ln p of the targets where they are an answer's: (N, T) each. A tool's are no targets."""
     inputs_NT, targets_NT = (tensor[:, :-1] for tensor in rows_of(written.prompts, written.answers))
+    is_own_NT = rows_of(written.prompts, written.is_own)[1][:, :-1]
     old_NT = torch.zeros(targets_NT.shape)
-    old_NT[targets_NT != IGNORE_INDEX] = torch.cat(written.log_probabilities)
-    return inputs_NT, targets_NT, old_NT
+    old_NT[targets_NT != IGNORE_INDEX] = torch.cat(written.log_probabilities)  # 0 of a tool's: nothing else could come
+    return inputs_NT, targets_NT.masked_fill(is_own_NT == 0, IGNORE_INDEX), old_NT
 
 
 def as_tensors(batch: JudgedBatch) -> dict[str, Tensor]:
