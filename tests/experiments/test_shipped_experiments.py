@@ -76,6 +76,9 @@ SMALLER_CODE = {
     "\nBEGINNINGS = 125": "\nBEGINNINGS = 1",
     "\nSAMPLES = 4": "\nSAMPLES = 1",
     "\nDOCUMENTS = 200": "\nDOCUMENTS = 5",
+    "N_QUESTIONS = 400": "N_QUESTIONS = 16",
+    "N_SAMPLES, N_BEAMS = 16, 4": "N_SAMPLES, N_BEAMS = 2, 2",
+    "N_TEXTS, ROWS = 1024, 128": "N_TEXTS, ROWS = 4, 4",
 }
 SMALLEST = {  # in the short form
     "train.steps": [2, 8],
