@@ -69,7 +69,6 @@ UNMEASURED = {
     "Tying embedding and unembedding costs nothing",
     "A low-rank embedding reduces overfitting",
     "Chat models write with beam search",
-    "The majority of many answers is better than one",
 }
 
 
@@ -427,6 +426,17 @@ def _() -> Answer:
     places = [percents("faithful", *labels, column=f"step {place}.changed") for place in (1, 2, 3)]
     follow = [mean(of_run) for of_run in zip(*places, strict=True)]
     return [f"{spread(follow, 1)} %", "10 runs"], beyond(follow, 50)
+
+
+@claim("The majority of many answers is better than one")
+def _() -> Answer:
+    labels = dict.fromkeys(row["label"] for row in runs("choosing"))
+    one, majority = (
+        {label: percents("choosing", label, column=f"all.{what}") for label in labels} for what in ("one", "majority")
+    )
+    gains = [b - a for label in labels for a, b in zip(one[label], majority[label], strict=True)]
+    shown = [f"{spread(one[label], 1)} {spread(majority[label], 1)}" for label in [*labels][:3]]
+    return [*shown, f"{sum(gain > 0 for gain in gains)} of {len(gains)}", seeds("choosing")], beyond(gains, 0)
 
 
 NUMBER_IN_A_CELL = re.compile(r"\d+\.\d+|\d+ of \d+|\d+(?= %| seed| runs|–\d+\))|(?<=–)\d+(?=\))")
