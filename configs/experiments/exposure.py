@@ -21,7 +21,7 @@ from pellucid.experiments.measures import TrainedRun
 from pellucid.experiments.report import variants_table
 from pellucid.experiments.results import RunResult
 from pellucid.figures import EndLabel, label_ends, line_style, new_figure
-from pellucid.generation.engine import write_answers
+from pellucid.generation.answers import write_answers
 from pellucid.languages.symbols import SymbolLanguage
 from pellucid.objectives.distillation import SoftBatch, divergence
 from pellucid.objectives.policy import log_distributions

@@ -13,7 +13,7 @@ from pellucid.experiments.measures import TrainedRun
 from pellucid.experiments.report import mean_and_range, table
 from pellucid.experiments.results import RunResult
 from pellucid.figures import EndLabel, label_ends, line_style, new_figure
-from pellucid.generation.engine import write_answers
+from pellucid.generation.answers import write_answers
 from pellucid.languages.symbols import SymbolLanguage
 from pellucid.languages.thoughts import THINK
 from pellucid.post_training.questions import Questions
