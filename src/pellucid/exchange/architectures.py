@@ -14,6 +14,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from pellucid.checkpoint.step_directory import Tensors
 from pellucid.checkpoint.training_state import first_not_finite, model_tensors
 from pellucid.config.model import BiasPlace, DecoderConfig, NoPositionConfig, RotaryConfig, SinusoidalConfig
 from pellucid.errors import CheckpointError, ConfigError
@@ -34,11 +35,11 @@ NOT_WEIGHTS = (*MASKS, ".rotary_emb.inv_freq")  # in some files
 LINEAR = re.compile(r"sublayer\.W_\w+\.weight")  # a matrix inside a block, but of no expert
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
-Retelling = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
+Retelling = Callable[[Tensors], Tensors]
 
 
 def to_hugging_face(
-    config: DecoderConfig, tensors: Mapping[str, Tensor], vocab_size: int, *, any_tokenizer: bool = False
+    config: DecoderConfig, tensors: Tensors, vocab_size: int, *, any_tokenizer: bool = False
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The config.json and the tensors of a class that computes the same as this decoder.
 
@@ -63,7 +64,7 @@ def to_hugging_face(
 
 
 def from_hugging_face(
-    hf_config: dict[str, Any], hf_tensors: Mapping[str, Tensor], where: str
+    hf_config: dict[str, Any], hf_tensors: Tensors, where: str
 ) -> tuple[DecoderConfig, dict[str, Tensor], int]:
     """The decoder that computes the same as a model of transformers: config, tensors in float32, vocabulary size.
 
@@ -100,7 +101,7 @@ def linear_names(hf_config: Mapping[str, Any], where: str) -> tuple[list[TensorN
     return [each for each in names if LINEAR.search(each.ours[0])], retold
 
 
-def class_for(config: DecoderConfig, tensors: Mapping[str, Tensor], *, any_tokenizer: bool = False) -> Architecture:
+def class_for(config: DecoderConfig, tensors: Tensors, *, any_tokenizer: bool = False) -> Architecture:
     """The class that computes the same as the decoder, with the fewest unused biases. ConfigError, naming the knob.
 
     any_tokenizer: only one that transformers loads with the tokenizer beside it, not with the class's own.
@@ -119,7 +120,7 @@ def class_for(config: DecoderConfig, tensors: Mapping[str, Tensor], *, any_token
     raise ConfigError(f"model.{knob}", what, ANOTHER_VALUE)
 
 
-def used_biases(tensors: Mapping[str, Tensor]) -> set[BiasPlace]:
+def used_biases(tensors: Tensors) -> set[BiasPlace]:
     """The places that have biases; those that are all zeros do not count."""
     of_layers = [name for name in tensors if name.endswith(".bias") and name.startswith(("blocks.", "final_norm."))]
     return {bias_place(name) for name in of_layers if tensors[name].any()}
@@ -175,7 +176,7 @@ def _names(architecture: Architecture, config: DecoderConfig, values: Mapping[st
     return names
 
 
-def _laid_out(names: list[TensorNames], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _laid_out(names: list[TensorNames], tensors: Tensors) -> dict[str, Tensor]:
     """Our tensors in their layout; biases that we lack are zeros."""
 
     def part(name: str) -> Tensor:
@@ -210,9 +211,7 @@ def _class_of(hf_config: Mapping[str, Any], where: str) -> Architecture:
     raise CheckpointError(where, wrong, f"choose one of {known}")
 
 
-def _retold(
-    architecture: Architecture, values: Mapping[str, Any], hf_tensors: Mapping[str, Tensor], where: str
-) -> Mapping[str, Tensor]:
+def _retold(architecture: Architecture, values: Mapping[str, Any], hf_tensors: Tensors, where: str) -> Tensors:
     """The tensors of the file as those of the class's modules."""
     try:
         return architecture.retold(values, hf_tensors) if architecture.retold else hf_tensors
@@ -221,9 +220,7 @@ def _retold(
         raise CheckpointError(where, wrong, DAMAGED) from error
 
 
-def _renamed(
-    architecture: Architecture, hf_tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor], where: str
-) -> dict[str, Tensor]:
+def _renamed(architecture: Architecture, hf_tensors: Tensors, expected: Tensors, where: str) -> dict[str, Tensor]:
     """The tensors under the class's names: some files lack its prefix, or have masks, or the tied matrix twice."""
     renamed, unembedding = {}, architecture.unembedding
     for name, tensor in hf_tensors.items():
@@ -254,7 +251,7 @@ def _shapes(config: DecoderConfig, vocab_size: int) -> dict[str, Tensor]:
         return model_tensors(build_model(config, vocab_size))
 
 
-def _require_fit(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor], where: str) -> None:
+def _require_fit(expected: Tensors, actual: Tensors, where: str) -> None:
     """Raise CheckpointError unless names and shapes are as expected and all numbers finite."""
     for name, tensor in expected.items():
         if name not in actual:

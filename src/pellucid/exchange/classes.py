@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
+from pellucid.checkpoint.step_directory import Tensors
 from pellucid.exchange.layouts import ModuleNames
 from pellucid.exchange.shifted_gains import from_shifted, to_shifted
 
@@ -33,7 +34,7 @@ SIZES = {
 }
 
 
-Retold = Callable[[Mapping[str, Any], Mapping[str, Tensor]], dict[str, Tensor]]  # of the values and tensors of a file
+Retold = Callable[[Mapping[str, Any], Tensors], dict[str, Tensor]]  # of the values and tensors of a file
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,13 @@ def attention(
         ModuleNames((f"{ATTENTION}.W_V",), "model.layers.{}.self_attn.v_proj", bias=qkv),
         ModuleNames((f"{ATTENTION}.W_O",), "model.layers.{}.self_attn.o_proj", bias=out),
         ModuleNames(("blocks.{}.feed_forward.norm",), f"model.layers.{{}}.{placed[1]}", bias=norms),
+    )
+
+
+def query_key_norms(within: str = "") -> tuple[ModuleNames, ...]:
+    return (
+        ModuleNames((f"{ATTENTION}.query_norm{within}",), "model.layers.{}.self_attn.q_norm"),
+        ModuleNames((f"{ATTENTION}.key_norm{within}",), "model.layers.{}.self_attn.k_norm"),
     )
 
 
@@ -187,12 +195,7 @@ QWEN3 = replace(
     QWEN2,  # with norms of queries and keys, and other biases
     name="Qwen3ForCausalLM",
     model_type="qwen3",
-    modules=(
-        *attention(qkv="attention_bias", out="attention_bias"),
-        *gated(),
-        ModuleNames((f"{ATTENTION}.query_norm",), "model.layers.{}.self_attn.q_norm"),
-        ModuleNames((f"{ATTENTION}.key_norm",), "model.layers.{}.self_attn.k_norm"),
-    ),
+    modules=attention(qkv="attention_bias", out="attention_bias") + gated() + query_key_norms(),
     qk_norm=True,
     own_tokenizer=False,
     defaults={**QWEN2.defaults, "head_dim": 128, "attention_bias": False},
@@ -204,8 +207,7 @@ OLMO2 = replace(
     modules=(
         *attention(qkv="attention_bias", out="attention_bias", placed=ON_OUTPUT),
         *gated(),
-        ModuleNames((f"{ATTENTION}.query_norm.norm",), "model.layers.{}.self_attn.q_norm"),
-        ModuleNames((f"{ATTENTION}.key_norm.norm",), "model.layers.{}.self_attn.k_norm"),
+        *query_key_norms(".norm"),
     ),
     placements=("output",),
     qk_norm="all_heads",
@@ -262,11 +264,7 @@ GEMMA3 = replace(
     GEMMA2,  # with norms of queries and keys, no cap of scores, and another base of RoPE in windows
     name="Gemma3ForCausalLM",
     model_type="gemma3_text",
-    modules=(
-        *GEMMA2.modules,
-        ModuleNames((f"{ATTENTION}.query_norm",), "model.layers.{}.self_attn.q_norm"),
-        ModuleNames((f"{ATTENTION}.key_norm",), "model.layers.{}.self_attn.k_norm"),
-    ),
+    modules=GEMMA2.modules + query_key_norms(),
     qk_norm=True,
     soft_caps={"logit_soft_cap": "final_logit_softcapping"},
     base_in_windows="rope_local_base_freq",

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from torch import Tensor
 from typing_extensions import assert_never
 
 from pellucid.checkpoint.run_directory import run_of
@@ -115,11 +114,7 @@ def _write_hugging_face(
 
 
 def _write_adapter(
-    trained: TrainedModel,
-    adapter: tuple[dict[str, Any], dict[str, Tensor]],
-    directory: Path,
-    precision: Precision,
-    card: Card,
+    trained: TrainedModel, adapter: tuple[dict[str, Any], Tensors], directory: Path, precision: Precision, card: Card
 ) -> None:
     values, tensors = adapter
     n_parameters = sum(parameter.numel() for parameter in trained.model.parameters())

@@ -9,7 +9,6 @@ A GGUF file names an architecture: a model becomes a `qwen3`, `qwen2`, `llama` o
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -183,7 +182,7 @@ def _written(architecture: str, config: DecoderConfig) -> dict[str, Any]:
     return knobs_of(built) | in_file | {"position.stretch.attention_factor": 1.0}
 
 
-def _named(gguf: Any, architecture: str, config: DecoderConfig, hf_tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _named(gguf: Any, architecture: str, config: DecoderConfig, hf_tensors: Tensors) -> dict[str, Tensor]:
     """The tensors with GGUF's names and layout."""
     (kind,) = (kind for kind, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
     names = gguf.get_tensor_name_map(kind, config.n_layers)

@@ -201,11 +201,7 @@ def _scale(values: Mapping[str, Any], module: str, rank: int, where: str) -> flo
 
 
 def _ours(
-    there: Mapping[str, Factors],
-    names: Iterable[TensorNames],
-    retold: Retelling | None,
-    weights: Tensors,
-    where: str,
+    there: Mapping[str, Factors], names: Iterable[TensorNames], retold: Retelling | None, weights: Tensors, where: str
 ) -> dict[str, Factors]:
     """The factors beside our matrices, by their names. CheckpointError for another module, or another shape."""
     places = {each.theirs: each for each in names}

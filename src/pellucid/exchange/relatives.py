@@ -12,8 +12,9 @@ from math import sqrt
 import torch
 from torch import Tensor
 
+from pellucid.checkpoint.step_directory import Tensors
 from pellucid.exchange.classes import LLAMA, MISTRAL, attention, gated
-from pellucid.exchange.shifted_gains import Tensors, Values, module_of
+from pellucid.exchange.shifted_gains import Values, module_of
 
 MULTIPLIERS = ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling")
 NORMS_BESIDE = {

@@ -12,8 +12,9 @@ from typing import Any
 
 from torch import Tensor
 
+from pellucid.checkpoint.step_directory import Tensors
+
 Values = Mapping[str, Any]
-Tensors = Mapping[str, Tensor]
 
 
 def module_of(name: str) -> str:
