@@ -31,7 +31,7 @@ def test_a_cpu_with_units_for_bf16_takes_the_format_whose_product_was_the_faster
     monkeypatch.setattr(precision, "onednn_has_bfloat16", lambda: True)
     monkeypatch.setattr(precision, "bf16_is_faster", precision.bf16_is_faster.__wrapped__)
     turns = iter([1, 9, 9, 9] if faster == torch.float32 else [9, 9, 9, 1])  # of both, in turns; others slowed some
-    monkeypatch.setattr(precision, "seconds_of_product", lambda square: next(turns, 5))
+    monkeypatch.setattr(precision, "timeit", lambda product, number: next(turns, 5))
     assert resolve_precision("cpu", "auto") == Precision(CPU, faster)
 
 

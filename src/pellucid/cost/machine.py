@@ -3,9 +3,9 @@
 docs/speed.md says why these three.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from timeit import Timer
 
 import torch
 import torch.nn.functional as F
@@ -98,14 +98,9 @@ def fastest(work: Callable[[], Tensor], seconds: float) -> float:
 
     The fastest is the most accurate: whatever else the machine does can only make a run slower.
     """
-    _timed(work)
-    times = [_timed(work)]
+    timer = Timer(lambda: work().flatten()[0].item())  # which waits for a GPU
+    timer.timeit(1)
+    times = [timer.timeit(1)]
     while sum(times) < seconds:
-        times.append(_timed(work))
+        times.append(timer.timeit(1))
     return min(times)
-
-
-def _timed(work: Callable[[], Tensor]) -> float:
-    started = time.perf_counter()
-    work().flatten()[0].item()  # waits for a GPU
-    return time.perf_counter() - started

@@ -9,8 +9,8 @@ Shapes: N rows, I inputs, O outputs.
 
 import functools
 import platform
-import time
 from collections.abc import Callable, Sequence
+from timeit import timeit
 from typing import Any
 
 import torch
@@ -25,7 +25,8 @@ ROWS_MEASURED, TURNS = 1024, 3  # so many rows of a product, so often each way: 
 
 def gains_from_layout(*weights_OI: Tensor) -> bool:
     """Whether `large_product` is faster for a few rows: for a large float32 matrix, on a CPU with oneDNN."""
-    return is_for_onednn(weights_OI[0]) and sum(weight_OI.numel() for weight_OI in weights_OI) >= FEWEST_NUMBERS
+    is_for_onednn = weights_OI[0].dtype == torch.float32 and weights_OI[0].device.type == "cpu" and has_onednn()
+    return is_for_onednn and sum(weight_OI.numel() for weight_OI in weights_OI) >= FEWEST_NUMBERS
 
 
 def with_faster_products(model: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -50,10 +51,6 @@ class FasterProducts(TorchFunctionMode):
 def may_gain(x: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> bool:
     is_large = x.dim() > 1 and x.numel() * len(weight_OI) >= FEWEST_MULTIPLICATIONS
     return is_large and all(each.dtype == torch.float32 and each.device.type == "cpu" for each in (x, weight_OI))
-
-
-def is_for_onednn(x: Tensor) -> bool:
-    return x.dtype == torch.float32 and x.device.type == "cpu" and has_onednn()
 
 
 @functools.cache
@@ -125,11 +122,6 @@ def fastest(ways: dict[str, Callable[..., Tensor]], factors: Sequence[Tensor | N
     """The way that was the fastest at its best, as whatever else the machine does can only make it slower."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return "PyTorch"
-    turns = [(seconds_of(product, factors), way) for _ in range(TURNS) for way, product in ways.items()]
+    once = {way: functools.partial(product, *factors) for way, product in ways.items()}
+    turns = [(timeit(product, number=1), way) for _ in range(TURNS) for way, product in once.items()]
     return min(turns)[1]
-
-
-def seconds_of(product: Callable[..., Tensor], factors: Sequence[Tensor | None]) -> float:
-    started = time.perf_counter()
-    product(*factors)
-    return time.perf_counter() - started

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from timeit import timeit
 from typing import TypeVar
 
 import torch
@@ -113,15 +113,10 @@ def bf16_is_faster() -> bool:
     AMX, or with AMX hidden by a virtual machine, only half.
     """
     squares = [torch.ones(512, 512, dtype=dtype) for dtype in (torch.float32, torch.bfloat16)]
-    turns = [[seconds_of_product(square) for square in squares] for _ in range(5)]  # other programs slow some of them
+    products = [functools.partial(torch.mm, square, square) for square in squares]
+    turns = [[timeit(product, number=1) for product in products] for _ in range(5)]  # other programs slow some of them
     in_float32, in_bfloat16 = map(min, zip(*turns, strict=True))
     return bool(in_bfloat16 < in_float32)
-
-
-def seconds_of_product(square: Tensor) -> float:
-    started = time.perf_counter()
-    torch.mm(square, square)
-    return time.perf_counter() - started
 
 
 def onednn_has_bfloat16() -> bool:
