@@ -4,6 +4,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -80,9 +81,7 @@ class PlayedStop:
         run = self._runs[shown.run or next(iter(self._runs))]
         checkpoint = self._checkpoint(run, shown.step)
         text = shown.text or ""
-        state = {
-            key: default if (given := getattr(shown, key)) is None else given for key, default in UNTOUCHED.items()
-        }
+        state = UNTOUCHED | shown.model_dump(include=set(UNTOUCHED), exclude_none=True)
         at = self._at(checkpoint, text, shown.at)
         head = self._head(run, text, at, shown.head) if shown.head else ""
         return {
@@ -145,12 +144,8 @@ class PlayedStop:
         found = "".join(texts).rfind(at)
         if found < 0:
             raise ConfigError(self._place, f"at: {at!r} is not in the text that the model reads", "copy it from there")
-        end, length = found + len(at), 0
-        for place, each in enumerate(texts, start=1):
-            length += len(each)
-            if length >= end:
-                return -1 if place == len(texts) else place
-        raise AssertionError(at)
+        place = 1 + bisect_left(list(accumulate(map(len, texts))), found + len(at))
+        return -1 if place == len(texts) else place
 
     def _head(self, run: str, text: str, at: int, wanted: str) -> str:
         """A head by name; or, measured in the run's last checkpoint, the one with most of what is wanted."""

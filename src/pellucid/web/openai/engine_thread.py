@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from queue import SimpleQueue
 from time import perf_counter
 from typing import TypeVar
@@ -225,10 +226,8 @@ def _wake(jobs: set[Job]) -> None:
     for job in jobs:
         by_loop.setdefault(job._loop, []).append(job)
     for loop, its_jobs in by_loop.items():
-        try:
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(_wake_here, its_jobs)
-        except RuntimeError:  # the loop is closed
-            continue
 
 
 def _wake_here(jobs: list[Job]) -> None:
