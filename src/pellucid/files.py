@@ -62,7 +62,7 @@ def written_whole(target: Path) -> Iterator[Path]:
 def write_whole(target: Path, text: str) -> None:
     """Write a text file as `written_whole` does."""
     with written_whole(target) as draft:
-        draft.write_text(text, encoding="utf-8")
+        draft.write_text(text, encoding="utf-8", newline="\n")
 
 
 def discard(folder: Path) -> None:

@@ -16,7 +16,7 @@ from pellucid.config.overrides import Note
 from pellucid.config.run import RunConfig
 from pellucid.data.prepared import PreparedData
 from pellucid.errors import ConfigError
-from pellucid.files import written_whole
+from pellucid.files import write_whole
 from pellucid.kernels.freed_memory import keep_freed_memory
 from pellucid.objectives.task import Task, Validation
 from pellucid.recipe import build_batches, build_session, build_trainer, prepare_data
@@ -140,9 +140,8 @@ def _train_as_rank(
             note(f"time    {steps:,} of {config.train.steps:,} steps fit into {time_given}")
             config = _with_steps(config, steps)
             trainer.schedule = build_schedule(config.schedule, steps)
-        session = build_session(
-            config, data, run_dir, trainer, task, base.sha256 if base and needs_base(config) else None
-        )
+        base_sha256 = base.sha256 if base and needs_base(config) else None
+        session = build_session(config, data, run_dir, trainer, task, base_sha256)
         if resume_from:
             _continue_from(resume_from, session, config, data, world)
         elif world.is_first:
@@ -236,9 +235,8 @@ def _train(
     else:
         if world.is_first:
             origin = session.saver.origin
-            for name, text in {"config.yaml": origin.config_yaml, "tokenizer.json": origin.tokenizer_json}.items():
-                with written_whole(run_dir / name) as draft:  # a page may be reading it
-                    draft.write_text(text, encoding="utf-8", newline="\n")
+            write_whole(run_dir / "config.yaml", origin.config_yaml)  # a page may be reading it
+            write_whole(run_dir / "tokenizer.json", origin.tokenizer_json)
             for line in _introduction(config, data, session, base):
                 note(line)
         try:
