@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from pellucid.corpora.instructions import Instruction, InstructionsCorpus, Task, Verdict, is_held_out, judge
+from pellucid.evaluation.estimate import NORMAL_95
 from pellucid.generation.answers import write_answers
 from pellucid.model.language_model import LanguageModel, eval_mode
 from pellucid.runtime.precision import Precision
@@ -23,7 +24,6 @@ from pellucid.tokenizer.chat import prompt_ids
 
 ANSWERS_AT_ONCE = 100
 ROWS_AT_ONCE = 16  # to compare two models: their logits are the largest tensors here
-Z = 1.96  # of a normal distribution, 95 % lie within so many standard deviations
 TOO_SHORT = "too short"  # of an answer that stops, or is cut off, before any fault
 
 
@@ -52,8 +52,9 @@ class Share:
     @property
     def interval(self) -> tuple[float, float]:
         """Wilson's interval (1927): unlike k/n ± z √(…), it is right for k = n too, and for small n."""
-        center, z_n = (self.value + Z**2 / (2 * self.n)) / (1 + Z**2 / self.n), Z / (1 + Z**2 / self.n)
-        width = z_n * math.sqrt(self.value * (1 - self.value) / self.n + Z**2 / (4 * self.n**2))
+        n, z = self.n, NORMAL_95
+        center = (self.value + z**2 / (2 * n)) / (1 + z**2 / n)
+        width = z / (1 + z**2 / n) * math.sqrt(self.value * (1 - self.value) / n + z**2 / (4 * n**2))
         return max(0.0, center - width), min(1.0, center + width)
 
     def to_json(self) -> dict[str, object]:
