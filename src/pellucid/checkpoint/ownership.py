@@ -129,8 +129,7 @@ def _is_own_file(path: Path) -> bool:
     with path.open("rb") as file:
         if path.name in FIGURES:
             return b"Matplotlib" in file.read(1000)
-        start = STARTS.get(path.name)  # None: a file in the place of a folder
-        if start is None:
+        if (start := STARTS.get(path.name)) is None:  # a file in the place of a folder
             return False
         read = file.read(len(start) + 1).replace(b"\r\n", b"\n")  # as on Windows
         return start.startswith(read[: len(start) or 1])

@@ -149,8 +149,7 @@ def find_step_directory(run: Path, which: str) -> Path:
     if which == "latest":
         return run / step_name(steps[-1])
     if which == "best":
-        states = list(intact_checkpoints(run))
-        if not states:
+        if not (states := list(intact_checkpoints(run))):
             raise no_intact_checkpoint(run)
         best = _best(states)
         if best.val_loss is not None and best.step < steps[-1]:

@@ -175,9 +175,8 @@ def read_state(directory: Path) -> State:
             saved = file.read(MAX_HEADER_BYTES)
         paths = [directory / name for name in files]
         lines = [manifest_line(path.name, path.stat().st_size, sha256(path)) for path in paths]
-        for path, line in zip(paths, lines, strict=True):
-            if line.encode() not in saved:
-                raise _damaged(directory, f"{path.name} is not what {MANIFEST} says")
+        if wrong := [path.name for path, line in zip(paths, lines, strict=True) if line.encode() not in saved]:
+            raise _damaged(directory, f"{wrong[0]} is not what {MANIFEST} says")
         if saved != manifest(lines):
             raise _damaged(directory, f"{MANIFEST} was changed, or is of another version")
         state = State.model_validate_json((directory / "state.json").read_bytes())

@@ -74,8 +74,7 @@ class TextStream:
 
     def _write(self, spelled: bytes, reason: FinishReason | None) -> None:
         self._text += self._decoder.decode(spelled, final=reason is not None)
-        start = first_stop(self._text, self._stop, self._n_emitted)
-        if start is not None:
+        if (start := first_stop(self._text, self._stop, self._n_emitted)) is not None:
             self._held = [token for token in self._held if token.offset < start]
             self._emit(start, "stop")
         elif reason is not None:

@@ -176,8 +176,7 @@ def _completion(
     if token_ids and token_ids[-1] in tokenizer.stop_ids:
         token_ids, reason = token_ids[:-1], "end_of_text"
     text = tokenizer.decode(token_ids, goes_on=bool(prompt))
-    start = first_stop(text, stop)
-    if start is not None:
+    if (start := first_stop(text, stop)) is not None:
         text, reason = text[:start], "stop"
     return Completion(prompt, text, token_ids, reason, len(token_ids) / seconds if token_ids else 0.0, score)
 

@@ -45,8 +45,7 @@ class WordCache:
             self._n_characters = 0
         words_of_texts = [cut_before_blanks(text, self._cut) for text in texts]
         ids_of_texts = [self._known_ids(words) for words in words_of_texts]
-        with_new_words = [i for i, ids in enumerate(ids_of_texts) if ids is None]
-        if with_new_words:
+        if with_new_words := [i for i, ids in enumerate(ids_of_texts) if ids is None]:
             self._remember(set().union(*(words_of_texts[i] for i in with_new_words)).difference(self._ids_of_word))
             for i in with_new_words:
                 ids_of_texts[i] = self._known_ids(words_of_texts[i])

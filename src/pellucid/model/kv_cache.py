@@ -40,8 +40,7 @@ class LayerCache:
         """Store the keys and values of the next positions, and return views of all so far."""
         n_new = keys_BGSK.size(2)
         start, end = self.length, self.length + n_new
-        capacity = self.keys_BGSK.size(2)
-        if end > capacity:
+        if end > (capacity := self.keys_BGSK.size(2)):
             raise ValueError(f"{end} positions do not fit into a cache of {capacity}; make it with a larger capacity")
         self.keys_BGSK.narrow(2, start, n_new).copy_(keys_BGSK.detach())
         self.values_BGSK.narrow(2, start, n_new).copy_(values_BGSK.detach())
