@@ -9,8 +9,6 @@ truth of the first held-out documents is computed when it is first needed, and k
                       SHA256SUMS
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -8,8 +8,6 @@ follow, each with its exact probability, give the token sequences that may follo
 The language of the corpus gives the words' probabilities. Nothing here is estimated or sampled.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

@@ -8,8 +8,6 @@ all symbols with a weight for each distance. So what these tell is measured, too
 Shapes: T tokens, N points of the residual stream, D its width, S hidden states.
 """
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Builds a model from the `model` section of a config: one function and one `match` per axis of its design."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

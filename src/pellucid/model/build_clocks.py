@@ -1,7 +1,5 @@
 """RoPE whose clocks are stretched, or differ by layer, and how it is built; `build` has all else."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pellucid.config.model import RotaryConfig

@@ -1,7 +1,5 @@
 """L1: a pull on each number of a matrix that does not fade as the number gets small, so that it becomes 0."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -3,8 +3,6 @@
 Shapes: B rows, T positions.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
