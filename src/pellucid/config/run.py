@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 from pydantic.config import JsonDict
 
+from pellucid.config import training
 from pellucid.config.base import JSON_SCHEMA, Rule, Section
 from pellucid.config.data import (
     CONVERSATIONS,
@@ -28,14 +29,6 @@ from pellucid.config.post_training import (
     Quantization,
 )
 from pellucid.config.shipped import find_run
-from pellucid.config.training import (
-    CheckpointConfig,
-    EvaluationConfig,
-    OptimizerConfig,
-    SampleConfig,
-    ScheduleConfig,
-    TrainConfig,
-)
 from pellucid.files import RUNS_ROOT
 
 NEEDS_REFERENCE = ("dpo", "grpo", "ppo")
@@ -78,12 +71,12 @@ class RunConfig(Section, json_schema_extra=for_editors):
     )
     adapter: LoRAConfig | None = Field(None, description="what is trained beside the frozen weights of `start_from`")
     objective: ObjectiveConfig = NextTokenConfig(type="next_token")
-    optimizer: OptimizerConfig
-    schedule: ScheduleConfig
-    train: TrainConfig
-    evaluation: EvaluationConfig = EvaluationConfig()
-    sample: SampleConfig = SampleConfig()
-    checkpoint: CheckpointConfig = CheckpointConfig()
+    optimizer: training.OptimizerConfig
+    schedule: training.ScheduleConfig
+    train: training.TrainConfig
+    evaluation: training.EvaluationConfig = training.EvaluationConfig()
+    sample: training.SampleConfig = training.SampleConfig()
+    checkpoint: training.CheckpointConfig = training.CheckpointConfig()
     trackers: Annotated[tuple[Literal["tensorboard", "wandb"], ...], Field(strict=False)] = Field(
         (), description="also show the rows of metrics.jsonl there; each needs its package (docs/ecosystem.md)"
     )
