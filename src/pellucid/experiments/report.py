@@ -33,6 +33,8 @@ Write = Callable[[float], str]  # the number format of a column
 
 Columns = dict[str, tuple[str, Write]]  # by heading: the column of results.csv
 
+Cell = Callable[[pd.Series, Write], str]  # what stands in a cell for the runs of a variant
+
 COLUMNS: Columns = {
     "parameters": ("parameters", "{:,.0f}".format),
     "trained": ("trained_parameters", "{:,.0f}".format),
@@ -132,14 +134,14 @@ def is_in_two_groups(sorted_N: NDArray[np.float64]) -> bool:
     return len(sorted_N) > 3 and 2 * width > abs(sorted_N.mean()) and np.diff(sorted_N).max() > 0.75 * width
 
 
-def times_reached(steps: pd.Series) -> str:
+def times_reached(steps: pd.Series, write: Write = "{:,.0f}".format) -> str:
     """`4 of 5 (38–96 %), step 150`: how many runs got there, the 95 % interval of that share, and the median step.
 
     Runs that never got there count as later than all others: so there is a median if more than half of them did.
     """
     reached, n = steps.dropna().sort_values(), len(steps)
     low, high = (f"{100 * share:.0f}" for share in Share(len(reached), n).interval)
-    middle = f", step {reached.iloc[n // 2]:,.0f}" if len(reached) > n // 2 else ""
+    middle = f", step {write(reached.iloc[n // 2])}" if len(reached) > n // 2 else ""
     return f"{len(reached)} of {n} ({low}–{high} %){middle}"
 
 
@@ -228,17 +230,12 @@ def _skills(numbers: pd.DataFrame) -> list[str]:
         "How often the most likely token is right where only one is possible:",
         variants_table(numbers, right),
     ]
-    if steps := {skill: f"half.{skill}" for skill in right if f"half.{skill}" in numbers}:
+    steps: Columns = {skill: (f"half.{skill}", "{:,.0f}".format) for skill in right if f"half.{skill}" in numbers}
+    if steps:
         parts += [
             "How many seeds came to have half of these right, with the 95 % interval of that share; and the median of "
             "the steps at which they first had:",
-            table(
-                ["variant", *steps],
-                [
-                    [label, *(times_reached(runs[column]) for column in steps.values())]
-                    for label, runs in numbers.groupby(level=0, sort=False)
-                ],
-            ),
+            variants_table(numbers, steps, times_reached),
         ]
     return parts
 
@@ -259,10 +256,10 @@ def _other_texts(numbers: pd.DataFrame) -> list[str]:
     return parts
 
 
-def variants_table(numbers: pd.DataFrame, columns: Columns) -> str:
-    """A table with a row per variant, and the mean and range over its runs in each column."""
+def variants_table(numbers: pd.DataFrame, columns: Columns, cell: Cell = mean_and_range) -> str:
+    """A table with a row per variant, and the mean and range over its runs in each column, or what `cell` says."""
     rows = [
-        [label, *(mean_and_range(runs[column], write) for column, write in columns.values())]
+        [label, *(cell(runs[column], write) for column, write in columns.values())]
         for label, runs in numbers.groupby(level=0, sort=False)
     ]
     return table(["variant", *columns], rows)

@@ -18,7 +18,7 @@ from pellucid.evaluation.loss import Evaluation
 from pellucid.experiments.measures import TrainedRun, answers_to_instructions, on_other_texts
 from pellucid.experiments.own_code import OwnCode
 from pellucid.experiments.plan import PLAN_FILE, PlannedRun
-from pellucid.experiments.results import Row, RunResult, write_result
+from pellucid.experiments.results import RunResult, write_result
 from pellucid.objectives.task import Validation
 from pellucid.recipe import evaluate
 from pellucid.runs.evaluate_run import data_of_trained
@@ -77,6 +77,7 @@ def _result(run: PlannedRun, own: OwnCode, data_root: Path, run_dir: Path, evalu
     to_measure = TrainedRun(trained, data, precision, run.texts)
     if not isinstance(evaluation, Evaluation):  # of answers
         evaluation = evaluate(config, data, trained.model, precision)
+    left_out = () if config.reads_text else ("val_loss",)  # that of answers is not that of text
     return RunResult(
         label=run.label,
         seed=run.seed,
@@ -93,7 +94,7 @@ def _result(run: PlannedRun, own: OwnCode, data_root: Path, run_dir: Path, evalu
         left_to_learn=evaluation.left_to_learn,
         impossible=None if evaluation.impossible is None else evaluation.impossible.mean,
         skills={} if evaluation.skills is None else evaluation.skills.to_json(),
-        curve=[row if config.reads_text else _without_loss(row) for row in rows if "val_loss" in row],
+        curve=[{key: value for key, value in row.items() if key not in left_out} for row in rows if "val_loss" in row],
         texts=on_other_texts(to_measure),
         answers=answers_to_instructions(to_measure, run.measures.answers) if run.measures.answers else {},
         trained_parameters=_n_saved(directory) if config.start_from else None,
@@ -112,8 +113,3 @@ def _own_code(run: PlannedRun) -> OwnCode:
 def _n_saved(directory: Path) -> int:
     """The number of weights in a checkpoint, without the frozen ones of an adapter's base."""
     return sum(map(torch.numel, read_checkpoint(directory).model.values()))
-
-
-def _without_loss(row: Row) -> Row:
-    """The row of a run that learns from answers without its val_loss, which is not that of text."""
-    return {key: value for key, value in row.items() if key != "val_loss"}

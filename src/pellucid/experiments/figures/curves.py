@@ -66,10 +66,8 @@ def _evaluations(config: CurvesConfig, results: Sequence[RunResult]) -> pd.DataF
             if key in row and ((floor := row.get("val_floor")) is not None or config.y != "excess")
         ]
         if not of_run:
-            raise ValueError(
-                f"run {run.label!r} (seed {run.seed}) has no {config.y} while training; "
-                "shorten evaluation.every_steps, or, where no floor is known, draw val_loss"
-            )
+            what = f"run {run.label!r} (seed {run.seed}) has no {config.y} while training"
+            raise ValueError(f"{what}; shorten evaluation.every_steps, or, where no floor is known, draw val_loss")
         rows += of_run
     columns = ["label", "seed", "step", "x", "floor", "y"]
     points = at_equal_steps(pd.DataFrame(rows, columns=columns).astype({"x": float, "floor": float}), "label")

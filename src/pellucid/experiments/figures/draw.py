@@ -1,13 +1,12 @@
 """Draws the figures of an experiment as PNG files with a caption."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib
-from typing_extensions import assert_never
 
-from pellucid.config import experiment as kinds
 from pellucid.config.experiment import ExperimentConfig, FigureConfig
 from pellucid.errors import ConfigError
 from pellucid.experiments.figures.bars import draw_bars
@@ -20,6 +19,15 @@ from pellucid.experiments.plan import Plan
 from pellucid.experiments.results import RunResult
 from pellucid.experiments.table import in_words
 from pellucid.figures import STYLE, save_figure
+
+# What draws figures of each type. The others are of type own: the experiment's own code draws them.
+DRAW: dict[str, Callable[[Any, Sequence[RunResult]], Sketch]] = {
+    "bars": draw_bars,
+    "lines": draw_lines,
+    "curves": draw_curves,
+    "skills": draw_skills,
+    "skill_curves": draw_skill_curves,
+}
 
 
 def draw(figure: FigureConfig, plan: Plan, results: Sequence[RunResult], folder: Path) -> Sketch:
@@ -44,24 +52,11 @@ def draw(figure: FigureConfig, plan: Plan, results: Sequence[RunResult], folder:
 
 
 def _sketch(figure: FigureConfig, results: Sequence[RunResult], own: OwnCode) -> Sketch:
-    match figure:
-        case kinds.BarsConfig():
-            return draw_bars(figure, results)
-        case kinds.LinesConfig():
-            return draw_lines(figure, results)
-        case kinds.CurvesConfig():
-            return draw_curves(figure, results)
-        case kinds.SkillsConfig():
-            return draw_skills(figure, results)
-        case kinds.SkillCurvesConfig():
-            return draw_skill_curves(figure, results)
-        case kinds.OwnConfig():
-            sketch = own.draw(figure, results)
-            if not isinstance(sketch, Sketch):
-                raise ConfigError(str(own.path), "draw returned no Sketch", "return Sketch(figure, caption)")
-            return sketch
-        case _:
-            assert_never(figure)
+    draw_it: Callable[[Any, Sequence[RunResult]], Any] = DRAW.get(figure.type, own.draw)
+    sketch = draw_it(figure, results)
+    if not isinstance(sketch, Sketch):
+        raise ConfigError(str(own.path), "draw returned no Sketch", "return Sketch(figure, caption)")
+    return sketch
 
 
 def _varied(experiment: ExperimentConfig, results: Sequence[RunResult]) -> str:

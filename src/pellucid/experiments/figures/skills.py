@@ -115,9 +115,8 @@ def draw_skill_curves(config: SkillCurvesConfig, results: Sequence[RunResult]) -
     points = at_equal_steps(points, "variant")
     styles = {skill: line_style(i) for i, skill in enumerate(points.dropna().label.unique())}
     if not styles:
-        raise ValueError(
-            f"no run has the {config.y} of skills while training; only languages with a known truth have skills"
-        )
+        what = f"no run has the {config.y} of skills while training"
+        raise ValueError(f"{what}; only languages with a known truth have skills")
     panels = {variant: mean_lines(of_variant) for variant, of_variant in points.groupby("variant", sort=False)}
     n_columns = min(3, len(panels))
     n_rows = -(-len(panels) // n_columns)
