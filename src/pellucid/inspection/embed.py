@@ -105,24 +105,18 @@ def embed(
     """
     if not texts:
         raise DataError("embed", "there is no text", "give at least one")
-    tokens = list(vectors_of_tokens(model, tokenizer, texts, layer))
+    tokens = []
+    for layers in layers_of_texts(model, tokenizer, texts):
+        if layer != "last" and layer not in range(len(layers)):
+            what = f"there is no layer {layer} in this model"
+            raise ConfigError(LAYER, what, f"choose from 0 to {len(layers) - 1}, or last")
+        tokens.append(layers[-1 if layer == "last" else layer])
     if pooling is None:
         shown = [visible(token_text(tokenizer, id_)) for text in texts for id_ in tokenizer.encode(text)]
         numbers = [number for number, x_TD in enumerate(tokens) for _ in x_TD]
         return Embeddings(np.concatenate(tokens), shown, numbers, layer, pooling)
     pooled = [x_TD[-1] if pooling == "last" else x_TD.mean(axis=0) for x_TD in tokens]
     return Embeddings(np.stack(pooled), list(texts), list(range(len(texts))), layer, pooling)
-
-
-def vectors_of_tokens(
-    model: LanguageModel, tokenizer: Tokenizer, texts: Sequence[str], layer: Layer
-) -> Iterator[Floats]:
-    """The vectors (T, D) of each text's tokens at a layer."""
-    for layers in layers_of_texts(model, tokenizer, texts):
-        if layer != "last" and layer not in range(len(layers)):
-            what = f"there is no layer {layer} in this model"
-            raise ConfigError(LAYER, what, f"choose from 0 to {len(layers) - 1}, or last")
-        yield layers[-1 if layer == "last" else layer]
 
 
 def layers_of_texts(model: LanguageModel, tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[list[Floats]]:

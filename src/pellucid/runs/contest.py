@@ -166,11 +166,9 @@ def contest(
         what = "the FLOPs of this model cannot be counted on fake tensors"
         raise ConfigError("model", what, "let shapes decide what it computes, not values") from None
     texts = corpus.fresh(n, seed)
-    pieces = [Piece(text, ends_document=True) for text in texts]
-    tokens = pieces_as_tokens("new documents", pieces, trained.tokenizer)
-    batches = evaluation_batches(
-        tokens, trained.model.context_length, config.train.batch_size, from_document_starts=True
-    )
+    tokens = pieces_as_tokens("new documents", [Piece(text, ends_document=True) for text in texts], trained.tokenizer)
+    length, batch_size = trained.model.context_length, config.train.batch_size
+    batches = evaluation_batches(tokens, length, batch_size, from_document_starts=True)
     scores = score(trained.model, batches, precision)
     n_tokens = np.diff(tokens.boundaries).astype(float)
     nats_F = np.array([-corpus.language.log_probability(text) for text in texts])
