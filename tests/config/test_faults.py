@@ -276,14 +276,14 @@ corpus={type: instructions} & objective={type: dpo} & start_from=null
 adapter={type: lora} & start_from=null
     adapter: there are no weights to freeze; add `start_from: RUN`, or leave out the adapter
 corpus={type: instructions} & objective={type: grpo, price: 0.1}
-    objective.price: it is the price of a thought before an answer, and fables have none;
-    leave it out, or use corpus hops or sums
+    objective.price: it is the price of a thought that a policy may leave out, and here it may leave out none;
+    leave the price out, or use corpus hops or sums with thoughts optional
 corpus={type: hops} & objective={type: grpo, price: 0.1}
     objective.type: a policy decides whether it thinks, which optional thoughts alone allow, or it asks a tool;
     set corpus.thoughts to optional or tool, as in the run of start_from
 corpus={type: sums, thoughts: tool} & objective={type: grpo, price: 0.1}
-    objective.price: every answer asks the tool equally often, whatever that costs;
-    leave it out, or set corpus.thoughts to optional
+    objective.price: it is the price of a thought that a policy may leave out, and here it may leave out none;
+    leave the price out, or use corpus hops or sums with thoughts optional
 corpus={type: sums, thoughts: tool} & objective={type: distill, teacher: truth, on_policy: true}
     objective.type: gaps and on_policy have no way to leave out of the loss what a tool writes;
     set corpus.thoughts to way

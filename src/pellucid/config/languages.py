@@ -104,9 +104,7 @@ class SumsConfig(DrawnSection):
     digits: int = Field(2, ge=1, le=3, description="digits of each number")
     order: Literal["forwards", "backwards"] = Field("forwards", description="backwards: the last digit comes first")
     modulus: int | None = Field(None, ge=2, le=500, description="numbers below this one, added modulo it, not digits")
-    thoughts: Literal[Thoughts, "tool"] = Field(
-        "none", description=f"before a sum, with carries as steps: {THOUGHTS}, or two digits and a tool that adds them"
-    )
+    thoughts: Literal[Thoughts, "tool"] = Field("none", description=f"before a sum: {THOUGHTS}; or a tool (tool)")
     validation_fraction: Fraction = Field(0.3, description="share of all pairs of numbers that is held out")
 
     def _rules(self) -> Iterable[Rule]:

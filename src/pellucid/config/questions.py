@@ -25,12 +25,10 @@ def rules_of_questions(run: RunConfig) -> Iterator[Rule]:
     wrong = "a policy decides whether it thinks, which optional thoughts alone allow, or it asks a tool"
     fix = "set corpus.thoughts to optional or tool, as in the run of start_from"
     yield is_bound, "objective.type corpus.thoughts", wrong, fix
-    has_tool_price = objective.price > 0 and thoughts == "tool"
-    wrong = "every answer asks the tool equally often, whatever that costs"
-    yield has_tool_price, "objective.price corpus.thoughts", wrong, "leave it out, or set corpus.thoughts to optional"
     asks = isinstance(corpus, HopsConfig | SumsConfig)
     wrong = f"a reward model judges answers to instructions, not to the questions of {corpus.type}"
     yield asks and objective.reward.type != "verifier", "objective.reward corpus.type", wrong, "leave it out"
-    wrong = "it is the price of a thought before an answer, and fables have none"
-    fix = "leave it out, or use corpus hops or sums"
-    yield objective.price > 0 and not asks, "objective.price corpus.type", wrong, fix
+    has_price = objective.price > 0 and (not asks or thoughts == "tool")
+    wrong = "it is the price of a thought that a policy may leave out, and here it may leave out none"
+    fix = "leave the price out, or use corpus hops or sums with thoughts optional"
+    yield has_price, "objective.price corpus.type", wrong, fix

@@ -53,7 +53,7 @@ class Batch(NamedTuple):
 def batch_of(token_file: TokenFile, places_BT: Integers) -> Batch:
     """The tokens at these places, and the one after each. Padding is end_of_text, with nothing to predict.
 
-    Prompts of conversations have no targets either: only the answers are learned (equation P1). Nor has a tool.
+    Prompts of conversations and answers of tools have no targets either: they are not learned (equation P1).
     """
     is_padding_BT = places_BT < 0
     inputs_BT = token_file.tokens[places_BT].astype(np.int64)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pellucid.corpora.corpus import Corpus, Split, Turn
+from pellucid.corpora.corpus import Split, Turn
 from pellucid.corpora.drawn import Drawn
 from pellucid.data.token_file import TokenFileWriter, targets_path
 from pellucid.languages.symbols import SymbolLanguage, symbols_of
@@ -40,9 +40,8 @@ def write_conversations(conversations: Iterable[Sequence[Turn]], tokenizer: Toke
     return n_bytes, n_characters
 
 
-def write_own_tokens(corpus: Corpus, tokenizer: Tokenizer, paths: Mapping[Split, Path]) -> None:
+def write_own_tokens(corpus: Drawn, tokenizer: Tokenizer, paths: Mapping[Split, Path]) -> None:
     """Write the targets file of each split of a language with a tool, whose answers are not learned."""
-    assert isinstance(corpus, Drawn)
     assert isinstance(corpus.language, SymbolLanguage)
     for split, path in paths.items():
         is_own = [own_tokens(corpus.language, tokenizer, text) for text in corpus.documents(split)]

@@ -18,6 +18,5 @@ def count_pairs(token_file: TokenFile, vocab_size: int) -> NDArray[np.int64]:
     tokens, is_target = token_file.tokens, token_file.is_target
     for start in range(0, token_file.n_targets, PAIRS_AT_ONCE):
         piece = slice(start, start + PAIRS_AT_ONCE + 1)
-        counts = 1 if is_target is None else is_target[piece][1:]
-        np.add.at(counts_VV, (tokens[piece][:-1], tokens[piece][1:]), counts)
+        np.add.at(counts_VV, (tokens[piece][:-1], tokens[piece][1:]), 1 if is_target is None else is_target[piece][1:])
     return counts_VV

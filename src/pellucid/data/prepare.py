@@ -154,7 +154,7 @@ def _write(
         tokenizer = tokenizer.with_chat_tokens()
     tokenizer.save(draft / TOKENIZER_FILE)
     counts = {split: write_split(corpus, split, tokenizer, draft / file) for split, file in FILE_OF_SPLIT.items()}
-    if identity.get("thoughts") == "tool":
+    if identity.get("thoughts") == "tool" and isinstance(corpus, Drawn):
         from pellucid.data.conversations import write_own_tokens  # few languages have a tool
 
         write_own_tokens(corpus, tokenizer, {split: draft / file for split, file in FILE_OF_SPLIT.items()})

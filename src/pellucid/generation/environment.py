@@ -27,8 +27,6 @@ from pellucid.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from pellucid.generation.writing import Writing
 
-Tool = Callable[[Sequence[int]], list[int]]  # from the tokens so far to those that it writes next, or none
-
 
 def tool_of(corpus: CorpusConfig, tokenizer: Tokenizer) -> Callable[[Sequence[int]], TakingTurns]:
     """From a prompt to the tool of this language, which answers, a symbol at a time, whoever goes on from there."""
@@ -47,10 +45,10 @@ def tool_of(corpus: CorpusConfig, tokenizer: Tokenizer) -> Callable[[Sequence[in
 class TakingTurns:
     """A demand on one text (a `Constraint`): where the tool has something to write, nothing else can be drawn.
 
-    is_own: whether each token so far is the model's own.
+    tool: from the tokens so far to those that it writes next, or none.   is_own: which tokens are the model's own.
     """
 
-    def __init__(self, tool: Tool, prompt_ids: Sequence[int]) -> None:
+    def __init__(self, tool: Callable[[Sequence[int]], list[int]], prompt_ids: Sequence[int]) -> None:
         self._tool, self._next, self.is_own = tool, tool(prompt_ids), list[bool]()
 
     def constrain(self, logits_V: Tensor) -> Tensor:

@@ -4,7 +4,6 @@
     7 3 + 8 5 = 5 9 0          digits backwards: each depends on those that came before
     5 + 6 = 4                  modulo 7
     3 7 + 5 8 : 1 0 = 0 9 5    digits, with the carries as a thought, the last digit's first
-
     3 7 + 5 8 : 7 8 ? 1 5 3 5 ? 0 8 = 0 9 5    a tool: after ? it writes the sum of the two digits before
 
 The two numbers are chance and their sum is certain. Some of the pairs are never trained on: only they can show whether
@@ -18,7 +17,7 @@ from typing import Literal
 
 from pellucid.languages.language import SPELLING
 from pellucid.languages.symbols import END, Question, SymbolLanguage, entropy, uniform
-from pellucid.languages.thoughts import COLON, DOT, STEPS, THINK, TOOL, ThoughtsOrTool, skills_of_thoughts
+from pellucid.languages.thoughts import COLON, DOT, STEPS, THINK, TOOL, Thoughts, skills_of_thoughts
 
 Order = Literal["forwards", "backwards"]
 PLUS, EQUALS = "+", "="
@@ -35,7 +34,7 @@ class Sums(SymbolLanguage[tuple[str, ...]]):
     another sum, or the sums of two digits each, or it is there in half of the documents (see `thoughts.py`).
     """
 
-    def __init__(self, digits: int, order: Order, modulus: int | None, thoughts: ThoughtsOrTool = "none") -> None:
+    def __init__(self, digits: int, order: Order, modulus: int | None, thoughts: Thoughts = "none") -> None:
         self.digits, self.order, self.modulus, self.thoughts = 1 if modulus else digits, order, modulus, thoughts
         self.skills = ("numbers", *ANSWERS, *skills_of_thoughts(thoughts, ANSWERS), SPELLING)
         self.names = [str(n) for n in range(modulus)] if modulus else list(DIGITS)

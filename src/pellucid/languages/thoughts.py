@@ -10,13 +10,12 @@ shuffled in, and whether there are any, is chance. All of it has exact probabili
 
 from typing import Literal
 
-Thoughts = Literal["none", "way", "filler", "shuffled", "optional"]
-ThoughtsOrTool = Literal[Thoughts, "tool"]
+Thoughts = Literal["none", "way", "filler", "shuffled", "optional", "tool"]  # the last of sums alone
 COLON, THINK, DOT = ":", "?", "."
 STEPS, TOOL = "steps", "tool"  # skills
 
 
-def skills_of_thoughts(thoughts: ThoughtsOrTool, answers: tuple[str, ...]) -> tuple[str, ...]:
+def skills_of_thoughts(thoughts: Thoughts, answers: tuple[str, ...]) -> tuple[str, ...]:
     """The skills that thoughts add to those of the answers. Where they are optional, answers after them count apart."""
     after = tuple(f"{answer} after steps" for answer in answers) if thoughts == "optional" else ()
     steps = () if thoughts in ("none", "filler") else (STEPS, TOOL) if thoughts == "tool" else (STEPS,)
