@@ -116,7 +116,7 @@ def shrunken(path: Path, soak: bool, reader: Callable[[bool], Path]) -> tuple[st
     experiment["base"] = str(ROOT / experiment["base"])
     tiny = TINY
     if base["corpus"]["type"] != "fables":
-        tiny = TINY_LANGUAGE
+        tiny = TINY_LANGUAGE | ({"corpus.digits": 1} if base["corpus"]["type"] == "sums" else {})
     if "start_from" in base:
         is_asked = base["corpus"]["type"] == "hops"
         tiny = (TINY_QUESTIONS if is_asked else TINY_AFTER_TRAINING) | {"start_from": str(reader(is_asked))}
