@@ -124,6 +124,7 @@ def draw(figure: OwnConfig, results: Sequence[RunResult]) -> Sketch:
         axes.set(xscale="log", yscale="log", xlabel="updates", title=language)
         axes.set_xticks(steps, [f"{n}" for n in steps])
         axes.minorticks_off()
+        axes.yaxis.set_major_formatter("{x:g}")
         label_ends(axes, labels)
         if column == 0:
             axes.set_ylabel("KL(truth || model), nats per token")
