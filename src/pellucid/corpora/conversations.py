@@ -12,8 +12,8 @@ from typing import Any
 
 from pellucid.corpora.corpus import ConversationCorpus, Split, Turn
 from pellucid.corpora.hugging_face import DataSet
+from pellucid.corpora.thinking import with_thought
 from pellucid.errors import DataError
-from pellucid.tokenizer.thinking import with_thought
 
 MESSAGES = "messages"
 THOUGHT = "reasoning_content"

@@ -15,10 +15,10 @@ from uuid import uuid4
 
 import numpy as np
 
+from pellucid.corpora.thinking import apart
 from pellucid.generation.stream import Piece, Token
 from pellucid.inspection.embed import Floats
 from pellucid.tokenizer import Tokenizer
-from pellucid.tokenizer.thinking import apart
 from pellucid.web.errors import ApiError
 from pellucid.web.openai.engine_thread import Job
 from pellucid.web.openai.prompts import Prompt

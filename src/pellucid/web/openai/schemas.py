@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BeforeValidator, Field
 
+from pellucid.corpora.thinking import with_thought
 from pellucid.generation.sampling import Sampling
-from pellucid.tokenizer.thinking import with_thought
 from pellucid.web.openai.body import IDLE, IDLE_IN_MESSAGES, IDLE_IN_PARTS, IDLE_IN_RESPONSES, Body
 from pellucid.web.openai.forms import AskedForm, AskedFormOfText, Source
 

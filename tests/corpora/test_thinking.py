@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pellucid.tokenizer.thinking import BEGIN, END, apart, with_thought
+from pellucid.corpora.thinking import BEGIN, END, apart, with_thought
 
 PARTS = st.lists(st.sampled_from([BEGIN, END, "<", "<thi", "</", "think>", "fox", " ", ""]), max_size=6).map("".join)
 
