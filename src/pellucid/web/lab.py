@@ -55,7 +55,7 @@ SHIPPED = (
         "Chains",
         "Three letters, drawn by chance. In each text they follow one another with chances of their own, which nobody "
         "tells the reader. Whoever counts while reading guesses best.",
-        ["corpus.length=40", "corpus.size=6464", "corpus.validation_fraction=0.0099"],
+        ["corpus.length=39", "corpus.size=6464", "corpus.validation_fraction=0.0099"],
     ),
     Told(
         "languages/lookup",
@@ -114,7 +114,8 @@ def language_of(told: Told) -> Json:
     train, held_out = list(corpus.documents("train")), list(corpus.documents("validation"))
     tokenizer = train_tokenizer(config.tokenizer, train, held_out)
     ids = {"train": ids_of(tokenizer, train), "held_out": ids_of(tokenizer, held_out)}
-    n_tokens = max(len(document) for documents in ids.values() for document in documents)
+    longest = max(len(document) for documents in ids.values() for document in documents)
+    n_tokens = 1 + -(-(longest - 1) // 4) * 4  # a browser computes with four numbers at once, or else with one
     model = config.model.model_copy(update={"context_length": n_tokens - 1})
     name = told.config.rpartition("/")[2]
     config = config.model_copy(update={"name": f"my_{name}", "model": model})

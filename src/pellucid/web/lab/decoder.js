@@ -53,8 +53,7 @@ const feedForward = ({ W_1, W_2 }, x_BTD) => linear(np.square(nn.relu(linear(x_B
 
 // Tokens in, logits out; those at position t depend on tokens 0 ... t alone.
 export function decoder({ embedding_VD, blocks, final_norm }, tokens_BT, nHeads, maps = null) {
-  const V = embedding_VD.shape[0];
-  let x_BTD = np.matmul(nn.oneHot(tokens_BT, V), embedding_VD.ref);
+  let x_BTD = embedding_VD.ref.slice(tokens_BT);
   for (const block of blocks) {
     x_BTD = x_BTD.ref.add(attention(block, layerNorm(x_BTD, block.attention_norm), nHeads, maps));
     x_BTD = x_BTD.ref.add(feedForward(block, layerNorm(x_BTD, block.feed_forward_norm)));
@@ -64,9 +63,10 @@ export function decoder({ embedding_VD, blocks, final_norm }, tokens_BT, nHeads,
 
 // -ln p(true next token) at each place, in nats (equation 2).
 export function surprises(model, inputs_BT, targets_BT, nHeads) {
-  const V = model.embedding_VD.shape[0];
+  const [B, T] = targets_BT.shape;
+  const isTarget_BTV = np.equal(targets_BT.reshape([B, T, 1]), np.arange(model.embedding_VD.shape[0]));
   const log_p_BTV = nn.logSoftmax(decoder(model, inputs_BT, nHeads), -1);
-  return np.sum(log_p_BTV.mul(nn.oneHot(targets_BT, V)), -1).mul(-1);
+  return np.sum(np.where(isTarget_BTV, log_p_BTV, 0), -1).mul(-1);
 }
 
 // The mean over the places that count: 1 for a token of a document, 0 for what fills its row.
