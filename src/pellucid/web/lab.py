@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.config.load import load_run_config
+from pellucid.config.languages import GrammarConfig
 from pellucid.config.model import DecoderConfig
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.drawn import Drawn
@@ -49,6 +50,16 @@ class Told(NamedTuple):
     changes: Sequence[str]
 
 
+RECIPE = ("train.steps=400", "train.batch_size=16", "train.precision=fp32")  # as a browser computes
+
+
+def of_rules(rules: Path, says: str) -> Told:
+    """The language of a file of rules, as docs/languages.md describes them."""
+    changes = [f"corpus.file={json.dumps(str(rules))}", "corpus.size=6464", "corpus.validation_fraction=0.0099"]
+    changes += ["model.embedding_std=0.2", "model.copying_init=true"]  # as where something is recalled
+    return Told("languages/weather", rules.stem.capitalize(), says, changes)
+
+
 SHIPPED = (
     Told(
         "languages/chains",
@@ -62,29 +73,23 @@ SHIPPED = (
         "Lookup",
         "Four pairs of a key and a value are told, then the text asks for them. Whoever looks back finds every answer; "
         "the pairs themselves are chance.",
-        ["corpus.pairs=4", "corpus.queries=8", "corpus.size=12864", "corpus.validation_fraction=0.005"],
+        ["corpus.pairs=4", "corpus.queries=8", "corpus.size=12864", "corpus.validation_fraction=0.005"]
+        + ["train.batch_size=32"],
     ),
     Told(
         "languages/hops",
         "Hops",
         "Arrows lead from name to name, and each question asks where one or two arrows lead. For two, one look back is "
         "not enough: try it with one layer.",
-        ["corpus.names=4", "corpus.queries=8", "corpus.size=19264", "corpus.validation_fraction=0.00333"],
+        ["corpus.names=4", "corpus.queries=8", "corpus.size=19264", "corpus.validation_fraction=0.00333"]
+        + ["train.steps=600", "train.batch_size=32"],
     ),
-    Told(
-        "fables",
-        "Fables",
-        "Little stories about three animals, in English words. Names and things come back, so a reader must remember. "
-        "This takes some minutes.",
-        ["corpus.world_size=3", "corpus.size=3264", "corpus.validation_fraction=0.0197", "model.position={type: rope}"],
+    of_rules(
+        LAB / "fables.rules",
+        "Very small stories about three animals. Names and things come back, so a reader must remember; and each "
+        "moral follows from a deed.",
     ),
 )
-RECIPE = ("train.steps=400", "train.batch_size=16", "train.precision=fp32")  # as a browser computes
-SIZES = {
-    "languages/lookup": ("train.batch_size=32",),
-    "languages/hops": ("train.steps=600", "train.batch_size=32"),
-    "fables": ("train.batch_size=8", "model.d_model=64", "tokenizer.vocab_size=1024"),
-}
 # What decoder.js computes; all else of a model may be chosen.
 DECODER = DecoderConfig(context_length=1, d_model=4, n_layers=1, n_heads=1, activation="relu_squared", qk_norm=True)
 CHOSEN = {"context_length", "d_model", "n_layers", "n_heads", "embedding_std", "copying_init", "zero_init_projections"}
@@ -92,19 +97,13 @@ CHOSEN = {"context_length", "d_model", "n_layers", "n_heads", "embedding_std", "
 
 def write_lab(file: Path, rules: Path | None = None) -> None:
     """Write the page, with the shipped languages or the one of these rules. ConfigError where a language is unknown."""
-    told = SHIPPED if rules is None else (of_rules(rules),)
+    told = SHIPPED if rules is None else [of_rules(rules, f"Texts that follow the rules of {rules.name}.")]
     write_whole(file, page([language_of(each) for each in told]))
-
-
-def of_rules(rules: Path) -> Told:
-    """The language of a file of rules, as docs/languages.md describes them."""
-    changes = [f"corpus.file={json.dumps(str(rules))}", "corpus.size=6464", "corpus.validation_fraction=0.0099"]
-    return Told("languages/weather", rules.stem, f"Texts that follow the rules of {rules.name}.", changes)
 
 
 def language_of(told: Told) -> Json:
     """All that the page knows of a language: its recipe, documents as ids, and the truth about the held-out ones."""
-    config = load_run_config(Path(told.config), [*RECIPE, *SIZES.get(told.config, ()), *told.changes])
+    config = load_run_config(Path(told.config), [*RECIPE, *told.changes])
     corpus = build_corpus(config.corpus, Path())
     if not isinstance(corpus, Drawn):
         raise ConfigError("corpus.type", "the page needs texts whose probability is known", "take a language")
@@ -117,8 +116,12 @@ def language_of(told: Told) -> Json:
     longest = max(len(document) for documents in ids.values() for document in documents)
     n_tokens = 1 + -(-(longest - 1) // 4) * 4  # a browser computes with four numbers at once, or else with one
     model = config.model.model_copy(update={"context_length": n_tokens - 1})
-    name = told.config.rpartition("/")[2]
-    config = config.model_copy(update={"name": f"my_{name}", "model": model})
+    name = "my_" + re.sub("[^a-z0-9]+", "_", told.title.lower())
+    rules, of_corpus = None, config.corpus
+    if isinstance(of_corpus, GrammarConfig):  # the run that is downloaded has the file of rules inside
+        rules = Path(of_corpus.file).read_text(encoding="utf-8")
+        of_corpus = of_corpus.model_copy(update={"file": f"{name}/{name}.rules"})
+    config = config.model_copy(update={"name": name, "model": model, "corpus": of_corpus})
     true_nats = [nats_of(corpus.language, tokenizer, text) for text in held_out]
     skills = [skill_characters(corpus.language, tokenizer, text).argmax(axis=1).tolist() for text in held_out]
     guessing, flat = loss_by_frequency(ids["train"], ids["held_out"]), np.concatenate(skills)
@@ -126,7 +129,7 @@ def language_of(told: Told) -> Json:
     by_skill = [float(nats.mean()) if len(nats) else None for nats in of_skill]
     used = sorted({id_ for documents in ids.values() for document in documents for id_ in document})
     return {
-        "name": name,
+        "rules": rules,
         "title": told.title,
         "says": told.says,
         "config": config.model_dump(mode="json"),

@@ -33,8 +33,8 @@ export function workerAddress(code) {
 
 // A run folder with one checkpoint, its weights alone, as a tar file: `tar -xf FILE`, then `pellucid generate NAME`.
 // trained: {step, tokens, seconds, loss}.
-export async function runArchive(language, sizes, weights, trained) {
-  const config = { ...language.config, model: { ...language.config.model, ...sizes } };
+export async function runArchive(language, weights, trained) {
+  const { config } = language;
   const { step, tokens, seconds, loss } = trained;
   const state = {
     step,
@@ -60,6 +60,7 @@ export async function runArchive(language, sizes, weights, trained) {
   const files = Object.entries({ ...checkpoint, "manifest.json": await manifest(checkpoint) });
   const all = files.map(([name, bytes]) => [`${folder}/${name}`, bytes]);
   for (const name of ["config.yaml", "tokenizer.json"]) all.push([`${config.name}/${name}`, checkpoint[name]]);
+  if (language.rules) all.push([config.corpus.file, encoded(language.rules)]); // evaluation reads the truth from them
   return new Blob([...all.flatMap(([name, bytes]) => tarEntry(name, bytes)), new Uint8Array(2 * BLOCK)]);
 }
 

@@ -8,31 +8,44 @@ const LAYERS = [1, 2, 3, 4];
 const WIDTHS = [16, 32, 64, 128];
 const HEADS = 4;
 const NEAR = 0.02; // of the floor: as near as the page calls "there"
+const PATIENCE = 90; // seconds of a whole training; a size that takes longer here is replaced by a smaller one
+const SIMD = [
+  0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 10, 1, 8, 0, 65, 0, 253, 15, 253, 98, 11,
+];
 
 const $ = (id) => document.getElementById(id);
 
 let languages, address, language;
+let usual; // the size of a model at first: {n_layers, d_model, batch_size}
 let sides = [];
 let seed = 0;
 let isPredicted = false; // the floor is shown once the reader has had the chance to predict it
 
 const failed = (why) => {
-  $("trouble").hidden = false;
   $("trouble").textContent = why;
+  $("trouble").hidden = !why;
 };
 
 async function start() {
-  if (typeof WebAssembly !== "object" || typeof DecompressionStream !== "function")
+  const canCompute = globalThis.WebAssembly?.validate(new Uint8Array(SIMD));
+  if (!canCompute || typeof DecompressionStream !== "function")
     return failed("This browser is too old to train a model. Any browser of the last three years can.");
+  failed("");
   const { languages: all, worker } = await held($("data"));
   [languages, address] = [all, workerAddress(worker)];
   fill(
     $("languages"),
     h("legend", "A language"),
-    languages.map(({ name, title }, i) =>
+    languages.map(({ config, title }, i) =>
       h(
         "label",
-        h("input", { type: "radio", name: "language", value: name, checked: !i, onchange: () => choose(languages[i]) }),
+        h("input", {
+          type: "radio",
+          name: "language",
+          value: config.name,
+          checked: !i,
+          onchange: () => choose(languages[i]),
+        }),
         ` ${title}`,
       ),
     ),
@@ -44,6 +57,8 @@ async function start() {
 
 function choose(chosen) {
   language = chosen;
+  const { model, train } = language.config;
+  usual = { n_layers: Math.min(LAYERS.at(-1), model.n_layers), d_model: model.d_model, batch_size: train.batch_size };
   fill($("says"), language.says);
   fill(
     $("examples"),
@@ -94,15 +109,28 @@ function redraw() {
   drawCurves($("curve"), sides, { floor, byFrequency, isPredicted, steps: config.train.steps });
 }
 
+// The next smaller size: half the width, then half the texts of an update. null: what is smaller learns too little.
+function smaller({ n_layers, d_model, batch_size }) {
+  if (d_model > 32) return { n_layers, d_model: d_model / 2, batch_size };
+  return batch_size > 8 ? { n_layers, d_model, batch_size: batch_size / 2 } : null;
+}
+
+// The language, for a model of this size.
+function sized({ n_layers, d_model, batch_size }) {
+  const { model, train } = language.config;
+  const sizes = { model: { ...model, n_layers, d_model, n_heads: HEADS }, train: { ...train, batch_size } };
+  return { ...language, config: { ...language.config, ...sizes } };
+}
+
+const timeOf = (seconds) => (seconds < 100 ? `${Math.ceil(seconds)} seconds` : `${Math.ceil(seconds / 60)} minutes`);
+
 // A model with its own worker and panels.
 function makeSide(index) {
-  const side = { held: [], end: () => worker.terminate() };
-  const worker = new Worker(address);
-  const model = {
-    n_layers: Math.min(LAYERS.at(-1), language.config.model.n_layers),
-    d_model: language.config.model.d_model,
-  };
-  const now = { document: 0, place: 5, head: 0, isTraining: false, step: 0, looked: null };
+  const side = { held: [], end: () => worker?.terminate() };
+  let worker = null;
+  let size = usual;
+  let isChosen = index > 0; // the size: by the reader, or as fast enough
+  const now = { document: 0, place: 5, head: 0, isTraining: false, step: 0, looked: null, life: 0 };
   const steps = language.config.train.steps;
 
   const name = index ? "rival" : "model";
@@ -115,33 +143,28 @@ function makeSide(index) {
   });
   const heads = h("select", { "aria-label": "head", onchange: () => ((now.head = Number(heads.value)), draw()) });
   const skills = h("table.skills");
-  const ask = (type, more = {}) => worker.postMessage({ type, ...more });
+  const ask = (type, more = {}) => worker?.postMessage({ type, life: now.life, ...more });
 
   const slider = (label, values, key) => {
-    const shown = h("output", String(model[key]));
-    const oninput = (event) => {
-      model[key] = values[Number(event.target.value)];
-      shown.textContent = model[key];
+    const [input, shown] = [h("input", { type: "range", min: 0, max: values.length - 1, step: 1 }), h("output")];
+    const show = () => ([input.value, shown.textContent] = [values.indexOf(size[key]), String(size[key])]);
+    input.oninput = () => {
+      size = { ...size, [key]: values[input.value] };
+      isChosen = true;
       begin();
     };
-    const at = values.indexOf(model[key]);
-    return h(
-      "label.slider",
-      label,
-      h("input", { type: "range", min: 0, max: values.length - 1, step: 1, value: at, oninput }),
-      shown,
-    );
+    return { show, element: h("label.slider", label, input, shown) };
   };
+  const sliders = [slider("Layers", LAYERS, "n_layers"), slider("Width", WIDTHS, "d_model")];
   const go = h("button.primary", { onclick: () => (now.isTraining ? ask("pause") : train()) }, "Train");
-  const one = h("button", { onclick: () => (judge(), ask("step")) }, "One update");
+  const one = h("button", { onclick: () => (worker || begin(), judge(), ask("step")) }, "One update");
   const again = h("button", { onclick: () => ((seed += 1), begin(), train()) }, "Again with another seed");
   const download = h("button", { onclick: () => ask("weights") }, "Download the model");
 
   side.element = h(
     `section.side.${name}`,
     h("h2", index ? "The second model" : "The model"),
-    slider("Layers", LAYERS, "n_layers"),
-    slider("Width", WIDTHS, "d_model"),
+    sliders.map(({ element }) => element),
     h("p.buttons", go, one, again, download),
     says,
     h("h3", "What it writes"),
@@ -160,28 +183,48 @@ function makeSide(index) {
 
   function begin() {
     side.held = [];
-    Object.assign(now, { step: 0, looked: null, isTraining: false, seconds: 0 });
+    Object.assign(now, { step: 0, looked: null, isTraining: false, seconds: 0, life: now.life + 1 });
+    go.textContent = "Train";
+    one.disabled = false;
+    for (const { show } of sliders) show();
     fill(
       heads,
-      Array.from({ length: model.n_layers * HEADS }, (_, i) =>
+      Array.from({ length: size.n_layers * HEADS }, (_, i) =>
         h("option", { value: i }, `${Math.floor(i / HEADS) + 1}.${(i % HEADS) + 1}`),
       ),
     );
-    now.head = Math.min(now.head, model.n_layers * HEADS - 1);
+    now.head = Math.min(now.head, size.n_layers * HEADS - 1);
     heads.value = now.head;
+    failed("");
     ask("pause");
-    ask("begin", {
-      language: forWorker(language),
-      sizes: { ...model, n_heads: HEADS },
-      seed: seed + 100 * index,
-      device: "wasm",
-    });
-    ask("look", { document: now.document });
+    try {
+      worker ??= hired();
+      ask("begin", { language: forWorker(sized(size)), seed: seed + 100 * index });
+      ask("look", { document: now.document });
+    } catch (error) {
+      giveUp(error.message);
+    }
     draw();
     redraw();
   }
 
+  function hired() {
+    const worker = new Worker(address);
+    worker.onmessage = ({ data }) => data.life === now.life && answers[data.type](data);
+    worker.onerror = ({ message }) => giveUp(message);
+    return worker;
+  }
+
+  // Whatever goes wrong in a worker, another one begins anew.
+  function giveUp(why) {
+    worker?.terminate();
+    worker = null;
+    [now.isTraining, go.textContent] = [false, "Train"];
+    failed(`The model could not be trained: ${why}.`);
+  }
+
   function train() {
+    worker || begin();
     judge();
     now.isTraining = true;
     go.textContent = "Pause";
@@ -212,19 +255,38 @@ function makeSide(index) {
     if (loss === null) return;
     const excess = (loss - language.floor) / language.floor;
     const left = now.step > 1 ? (now.seconds / (now.step - 1)) * (steps - now.step) : null;
+    one.disabled = now.step >= steps;
     const parts = [
       `update ${now.step} of ${steps}`,
-      `loss ${fixed(loss, 3)}, ${fixed(100 * excess, 1)} % above the floor`,
+      `loss ${fixed(loss, 3)}${excess < 1 ? `, ${fixed(100 * excess, 1)} % above the floor` : ""}`,
     ];
     if (now.step >= steps)
       parts.push(excess < NEAR ? "no model can do much better" : "a larger model, or more updates, might come nearer");
-    else if (left !== null) parts.push(`${Math.ceil(left)} s to go`);
+    else if (left !== null) parts.push(`${timeOf(left)} to go`);
     says.textContent = `${parts.join("; ")}.`;
     Object.assign(says.dataset, { step: now.step, loss, excess });
   }
 
   const answers = {
-    begun: ({ parameters }) => (says.textContent = `${thousands(parameters)} parameters, none of them trained.`),
+    begun: ({ parameters }) => {
+      now.parameters = `${thousands(parameters)} parameters, none of them trained`;
+      says.textContent = `${now.parameters}. Measuring how fast this computer is ...`;
+    },
+    measured: ({ seconds }) => {
+      const [next, { isTraining }] = [smaller(size), now];
+      if (!isChosen && seconds > PATIENCE && next) {
+        usual = size = next;
+        begin();
+        if (isTraining) train();
+        return;
+      }
+      isChosen = true;
+      if (now.step) return;
+      const { model, train: recipe } = language.config;
+      const isSmall = size === usual && (size.d_model < model.d_model || size.batch_size < recipe.batch_size);
+      const small = isSmall ? ` It is a smaller one, which reads ${size.batch_size} texts an update, to suit it.` : "";
+      says.textContent = `${now.parameters}. On this computer ${steps} updates take about ${timeOf(seconds)}.${small}`;
+    },
     updated: ({ step, seconds }) => (Object.assign(now, { step, seconds }), report()),
     evaluated: ({ step, loss, bySkill }) => {
       side.held.push([step, loss]);
@@ -233,21 +295,23 @@ function makeSide(index) {
       if (step) report();
       ask("look", { document: now.document });
     },
-    wrote: ({ ids }) => (wrote.textContent = textOf(language, ids) || "(nothing)"),
-    looked: (looked) => ((now.looked = looked), draw()),
-    stopped: () => ((now.isTraining = false), (go.textContent = now.step >= steps ? "Trained" : "Go on"), report()),
-    failed: ({ why }) => {
-      [now.isTraining, go.textContent] = [false, "Train"];
-      failed(`The model could not be trained: ${why}.`);
+    wrote: ({ ids }) => {
+      const text = textOf(language, ids) || "(nothing)";
+      fill(wrote, text, text.includes("�") && h("small", " (�: a token that no text has)"));
     },
+    looked: (looked) => ((now.looked = looked), draw()),
+    stopped: () => {
+      now.isTraining = false;
+      go.textContent = now.step >= steps ? "Trained" : now.step ? "Go on" : "Train";
+      report();
+    },
+    failed: ({ why }) => giveUp(why),
     weights: async ({ weights, step, tokens }) => {
       const [at, loss] = side.held.at(-1);
       const trained = { step, tokens, seconds: now.seconds, loss: at === step ? loss : null };
-      save(await runArchive(language, { ...model, n_heads: HEADS }, weights, trained));
+      save(await runArchive(sized(size), weights, trained));
     },
   };
-  worker.onmessage = ({ data }) => answers[data.type](data);
-  worker.onerror = ({ message }) => failed(`The model could not be trained: ${message}.`);
   begin();
   return side;
 }
@@ -272,8 +336,7 @@ function save(archive) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000); // a browser may begin to read it later
 }
 
-const forWorker = ({ name, config, vocab_size, end_of_text, skills, train, held_out }) => ({
-  name,
+const forWorker = ({ config, vocab_size, end_of_text, skills, train, held_out }) => ({
   config,
   vocab_size,
   end_of_text,

@@ -29,7 +29,7 @@ export function drawCurves(chart, runs, { floor, byFrequency, isPredicted, steps
   chart.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
   fill(
     chart,
-    svg("text", { x: FRAME.left + 8, y: FRAME.top + 10 }, "loss on texts that it has not seen, in nats per token"),
+    svg("text", { x: FRAME.left + 8, y: FRAME.top + 10 }, "loss on new texts, in nats per token"),
     svg("text", { x: width - FRAME.right, y: HEIGHT - 6, "text-anchor": "end" }, `${steps} updates`),
     svg("text", { x: FRAME.left, y: HEIGHT - 6, "text-anchor": "middle" }, "0"),
     svg("text", { x: FRAME.left - 6, y: y(highest) + 10, "text-anchor": "end" }, fixed(highest, 1)),

@@ -1,25 +1,41 @@
 // Trains in the background, so that the page can be scrolled meanwhile, and answers what the page asks.
 //
-// The page sends {type: "begin", language, sizes, seed}, then "train", "pause", "step", "look" and "weights". A language
-// is what web/lab.py wrote: rows of token ids, each a document and its end, filled up to T + 1 tokens.
+// The page sends {type: "begin", language, seed, life}, then "train", "pause", "step", "look" and "weights". A language
+// is what web/lab.py wrote: rows of token ids, each a document and its end, filled up to T + 1 tokens. Each answer has
+// the `life` of the model that it is about: what crosses with the next "begin" comes too late.
 
 import { blockUntilReady, defaultDevice, init, jit, nn, numpy as np, tree } from "./jax.js";
 import { decoder, surprises } from "./decoder.js";
 import { compiledUpdate, firstWeights, freshState, learningRate, modelOf, randomFrom, weightsOf } from "./training.js";
 
 const EVALUATIONS = [5, 10, 20, 30, 40, 50]; // and then every 25 updates
+const MEASURED_SECONDS = 1;
+const WRITING_SHARE = 0.1; // of the time, at most: to draw a text takes as long as some updates
+const asleep = (perUpdate) => 5 + 20 * perUpdate; // seconds that no update takes, unless the computer sleeps
 
 let run = null; // the model in training
-let isTraining = false;
+let turn = null; // of "train", the last one asked for; null: of none
+let newest = 0; // the life of the newest "begin", which may still wait
+const post = (message) => postMessage({ ...message, life: run?.life ?? newest });
+const secondsSince = (moment) => (performance.now() - moment) / 1000;
 
-async function begin({ language, sizes, seed, device }) {
+// jax-js makes an instance of a kernel whenever it is called; to keep them saves a seventh of an update.
+const { WebAssembly } = globalThis;
+const [Instance, kept] = [WebAssembly.Instance, new WeakMap()];
+WebAssembly.Instance = function (module, imports) {
+  if (!kept.has(module)) kept.set(module, new Instance(module, imports));
+  return kept.get(module);
+};
+
+async function begin({ language, seed, life }) {
   forget();
-  await init(device);
-  defaultDevice(device);
-  const config = { ...language.config.model, ...sizes, vocab_size: language.vocab_size };
+  await init("wasm");
+  defaultDevice("wasm");
+  const config = { ...language.config.model, vocab_size: language.vocab_size };
   const weights = firstWeights(config, seed);
   const nHeads = config.n_heads;
   run = {
+    life,
     language,
     config,
     names: Object.keys(weights),
@@ -27,6 +43,8 @@ async function begin({ language, sizes, seed, device }) {
     step: 0,
     seconds: 0,
     tokens: 0,
+    perUpdate: Infinity,
+    writing: { began: -Infinity, took: 0 },
     random: randomFrom(seed + 1000),
     update: compiledUpdate(nHeads, language.config.optimizer, language.config.train.max_gradient_norm),
     surprises: jit((model, inputs_BT, targets_BT) => surprises(model, inputs_BT, targets_BT, nHeads)),
@@ -36,8 +54,24 @@ async function begin({ language, sizes, seed, device }) {
       return [p_BTV, ...maps];
     }),
   };
-  postMessage({ type: "begun", parameters: run.names.reduce((n, name) => n + weights[name].values.length, 0) });
+  post({ type: "begun", parameters: run.names.reduce((n, name) => n + weights[name].values.length, 0) });
   await evaluate();
+  run.perUpdate = await measured(freshState(modelOf(weights)));
+  post({ type: "measured", seconds: (1 + WRITING_SHARE) * run.perUpdate * language.config.train.steps });
+}
+
+// Seconds of an update, of which the first is compiled. What they do to the model is thrown away.
+async function measured(state) {
+  const began = performance.now();
+  const times = [];
+  for (let n = 0; n < 3 || (secondsSince(began) < MEASURED_SECONDS && n < 20); n++) {
+    if (run.life !== newest) break;
+    const started = performance.now();
+    [state] = await updated(state, 0);
+    if (n) times.push(secondsSince(started));
+  }
+  tree.dispose(state);
+  return times.sort((a, b) => a - b)[Math.floor((times.length - 1) / 2)];
 }
 
 function forget() {
@@ -62,28 +96,30 @@ function batchOf(rows, first, n) {
   return [inputs, targets, counts].map((values) => np.array(values).reshape([n, T]));
 }
 
-async function update() {
-  const { language, state, step } = run;
-  const { train, schedule } = language.config;
-  const started = performance.now();
-  const [inputs, targets, counts] = batchOf(language.train, step * train.batch_size, train.batch_size);
+// The state after update `step`, its loss, and the tokens that it has read.
+async function updated(state, step) {
+  const { train, schedule } = run.language.config;
+  const [inputs, targets, counts] = batchOf(run.language.train, step * train.batch_size, train.batch_size);
   const nTokens = np.sum(counts.ref).js();
   const rate = learningRate(step, { ...schedule, steps: train.steps });
   const [next, nats] = run.update(state, inputs, targets, counts, np.array(rate), np.array(step + 1));
-  run.state = next;
   await blockUntilReady(tree.ref(next)).then(tree.dispose);
-  const loss = (await nats.data())[0];
+  return [next, (await nats.data())[0], nTokens];
+}
+
+async function update() {
+  const { steps } = run.language.config.train;
+  if (run.step >= steps) return;
+  const started = performance.now();
+  const [state, loss, nTokens] = await updated(run.state, run.step);
+  run.state = state;
   run.step += 1;
   run.tokens += nTokens;
-  if (step) run.seconds += (performance.now() - started) / 1000; // the first update is compiled, too
-  postMessage({ type: "updated", step: run.step, loss, seconds: run.seconds });
-  if (!Number.isFinite(loss)) {
-    isTraining = false;
-    postMessage({
-      type: "failed",
-      why: `the loss became ${loss} at update ${run.step}; train again with another seed`,
-    });
-  } else if (EVALUATIONS.includes(run.step) || run.step % 25 === 0 || run.step === train.steps) await evaluate();
+  post({ type: "updated", step: run.step, loss, seconds: run.seconds });
+  if (!Number.isFinite(loss))
+    throw new Error(`the loss became ${loss} at update ${run.step}; train again with another seed`);
+  if (EVALUATIONS.includes(run.step) || run.step % 25 === 0 || run.step === steps) await evaluate();
+  run.seconds += Math.min(secondsSince(started), asleep(run.perUpdate));
 }
 
 // The loss on held-out documents, all together and by skill: sums of surprise, in nats.
@@ -104,14 +140,19 @@ async function evaluate() {
       sum.tokens += 1;
     }
   });
-  postMessage({
+  post({
     type: "evaluated",
     step: run.step,
     loss: all.nats / all.tokens,
     floor: all.floor / all.tokens,
     bySkill,
   });
-  postMessage({ type: "wrote", step: run.step, ids: await write() });
+  const { writing, step } = run;
+  const isDue = secondsSince(writing.began) * WRITING_SHARE >= writing.took;
+  if (!isDue && step && step < language.config.train.steps) return;
+  writing.began = performance.now();
+  post({ type: "wrote", step, ids: await write() });
+  writing.took = secondsSince(writing.began);
 }
 
 // A document, token by token, each drawn from the model's own probabilities.
@@ -142,43 +183,44 @@ async function look({ document }) {
   const [p_BTV, ...maps] = run.look(tree.ref(state.model), inputs);
   const attention = [];
   for (const weights_BHTS of maps) attention.push(await weights_BHTS.data());
-  postMessage({ type: "looked", document, p: await p_BTV.data(), attention, T, heads: config.n_heads, step: run.step });
+  post({ type: "looked", document, p: await p_BTV.data(), attention, T, heads: config.n_heads, step: run.step });
 }
 
 // One update, and then the next, unless the page has asked for a pause.
-async function train() {
-  if (isTraining && run.step < run.language.config.train.steps) {
+async function train(mine) {
+  if (turn === mine && run.step < run.language.config.train.steps) {
     await update();
     await new Promise((resolve) => setTimeout(resolve)); // messages of the page are heard
-    soon(train);
-  } else {
-    isTraining = false;
-    postMessage({ type: "stopped" });
+    soon(() => train(mine));
+  } else if (turn === mine || turn === null) {
+    turn = null;
+    post({ type: "stopped" });
   }
 }
 
 const answers = {
   begin,
-  train: () => ((isTraining = true), train()),
+  train: () => train((turn = {})),
   step: update,
   look,
   weights: async () => {
     const { step, tokens } = run;
-    postMessage({ type: "weights", weights: await weightsOf(run.state.model, run.names), step, tokens });
+    post({ type: "weights", weights: await weightsOf(run.state.model, run.names), step, tokens });
   },
 };
 
 // One after the other: an update frees the weights that a look at the model would still read.
 let last = Promise.resolve();
-function soon(job, asked) {
-  const failed = (error) => {
-    isTraining = false;
-    postMessage({ type: "failed", why: String(error.message ?? error) });
-  };
-  last = last.then(() => job(asked)).catch(failed);
+function soon(job) {
+  last = last.then(job).catch((error) => {
+    turn = null;
+    const isMemory = error instanceof RangeError; // of WebAssembly.Memory, and of arrays
+    post({ type: "failed", why: isMemory ? "no memory is left for it; take a smaller one" : String(error.message) });
+  });
 }
 
 addEventListener("message", ({ data }) => {
-  if (data.type === "pause") isTraining = false;
-  else soon(answers[data.type], data);
+  if (data.type === "begin") newest = data.life;
+  if (data.type === "pause") turn = null;
+  else soon(() => data.life === newest && answers[data.type](data));
 });
