@@ -125,9 +125,10 @@ def file(chains: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @contextmanager
-def opened(browser: Browser, file: Path, **options: Any) -> Iterator[Page]:
-    """A window of the file; at its end, that nothing went wrong in it and nothing was asked of others."""
+def opened(browser: Browser, file: Path, before: str = "", **options: Any) -> Iterator[Page]:
+    """A window of the file, after a script; at its end, that nothing went wrong in it or was asked of others."""
     window = browser.new_page(**{"viewport": LAPTOP, "accept_downloads": True, **options})
+    window.add_init_script(before)
     faults: list[str] = []
     window.on("pageerror", lambda error: faults.append(str(error)))
     window.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
@@ -174,7 +175,81 @@ def test_two_models_learn_side_by_side_and_one_is_paused_and_trained_anew(browse
         first = window.locator(".side.model .status")
         expect(first).to_contain_text("none of them trained")
         assert window.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert serious_violations(window) == []
+        for theme in ("light", "dark"):
+            window.emulate_media(color_scheme=theme, reduced_motion="reduce")
+            assert serious_violations(window) == []
+
+
+def test_the_keyboard_alone_chooses_a_language_and_trains(browser: Browser, chains: dict[str, Any], tmp_path: Path):
+    (tmp_path / "lab.html").write_text(page([chains, {**chains, "title": "Others", "says": "Other texts."}]))
+    with opened(browser, tmp_path / "lab.html") as window:
+        tab_to(window, "document.activeElement.type === 'radio'")
+        window.keyboard.press("ArrowRight")
+        expect(window.get_by_text("Other texts.")).to_be_visible()
+        tab_to(window, "document.activeElement.textContent === 'One update'")
+        window.keyboard.press("Space")
+        expect(window.locator(".side .status")).to_have_attribute("data-step", "1")
+        window.keyboard.press("Shift+Tab")
+        window.keyboard.press("Space")
+        expect(window.get_by_role("button", name="Trained")).to_be_visible()
+        assert window.evaluate("document.activeElement.textContent") == "Trained"
+        expect(window.get_by_role("button", name="One update")).to_be_disabled()
+
+
+def tab_to(window: Page, condition: str) -> None:
+    """Press Tab until what is focused fulfils a condition."""
+    for _ in range(20):
+        window.keyboard.press("Tab")
+        if window.evaluate(condition):
+            return
+    raise AssertionError(condition)
+
+
+def workers_begin_with(code: str) -> str:
+    """A script for a page that makes each of its workers begin with some code of ours."""
+    return f"""globalThis.Blob = class extends Blob {{
+        constructor(parts, options) {{
+            super(options?.type === "text/javascript" ? [{code!r}, ";", ...parts] : parts, options);
+        }}
+    }};"""
+
+
+def test_where_memory_is_refused_one_line_says_so_and_the_next_attempt_is_a_new_one(browser: Browser, file: Path):
+    refuse = "if (name === '0') WebAssembly.Memory.prototype.grow = () => { throw new RangeError('refused') }"
+    number = (
+        "let n = 0; globalThis.Worker = class extends Worker { constructor(of) { super(of, {name: String(n++)}) } };"
+    )
+    with opened(browser, file, before=number + workers_begin_with(refuse)) as window:
+        expect(window.get_by_role("alert")).to_contain_text("no memory is left for it; take a smaller one")
+        window.get_by_role("button", name="Train", exact=True).click()
+        expect(window.get_by_role("button", name="Trained")).to_be_visible()
+        expect(window.get_by_role("alert")).to_be_hidden()
+
+
+def test_five_trainings_in_one_page_take_the_memory_of_two(browser: Browser, file: Path):
+    tell = """const grow = WebAssembly.Memory.prototype.grow;
+        WebAssembly.Memory.prototype.grow = function (pages) {
+            new BroadcastChannel('grown').postMessage(pages);
+            return grow.call(this, pages);
+        }"""
+    count = "globalThis.grown = 0; new BroadcastChannel('grown').onmessage = ({data}) => { grown += data };"
+    with opened(browser, file, before=count + workers_begin_with(" ".join(tell.split()))) as window:
+        pages = []
+        for _ in range(5):
+            window.get_by_role("button", name="Again with another seed").click()
+            expect(window.get_by_role("button", name="Trained")).to_be_visible()
+            pages.append(window.evaluate("grown"))
+        assert pages[0] > 0
+        assert pages[1:] == [pages[1]] * 4
+
+
+def test_a_slow_computer_is_given_a_smaller_model(browser: Browser, tmp_path: Path):
+    changes = [*CHANGES, "model.d_model=64", "train.batch_size=8"]
+    (tmp_path / "lab.html").write_text(page([language_of(Told("languages/chains", "Chains", "", changes))]))
+    slow = "const now = performance.now.bind(performance); performance.now = () => 1e6 * now()"
+    with opened(browser, tmp_path / "lab.html", before=workers_begin_with(slow)) as window:
+        expect(window.locator(".side .status")).to_contain_text("a smaller one, which reads 8 texts an update")
+        assert window.get_by_label("Width").locator("xpath=following-sibling::output").inner_text() == "32"
 
 
 def test_a_loss_that_is_no_number_is_said_in_one_line(browser: Browser, chains: dict[str, Any], tmp_path: Path):
@@ -194,6 +269,7 @@ def test_a_model_that_the_page_cannot_train_is_refused():
     ("broken", "says"),
     [
         ("delete globalThis.WebAssembly", "too old to train"),
+        ("WebAssembly.validate = () => false", "too old to train"),
         ("delete globalThis.DecompressionStream", "too old to train"),
         ("globalThis.Worker = class { constructor() { throw new Error('no memory'); } }", "no memory"),
     ],
