@@ -6,12 +6,13 @@ Needs: chromium
 
 Each language of the page is trained by a press of its button, once in the usual width and once in half of it. Seconds
 run from the press, except those until the page is ready, which run from the choice of the size. Half of what can be
-learned lies between a reader who knows only how often each token occurs, and the floor. No figure: it never came there.
+learned lies between a reader who knows only how often each token occurs, and the floor.
 """
 
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from typing import TypeAlias
 
 from browser import a_browser
 from playwright.sync_api import Page
@@ -21,12 +22,12 @@ from pellucid.web.lab import SHIPPED, language_of, page
 
 WIDTHS = (64, 32)
 NEAR = 0.02  # of the floor
-Figures = dict[str, float | None]
+Figures: TypeAlias = "dict[str, float | str]"
 WATCH = """() => {
     const status = document.querySelector(".side .status");
     const began = performance.now();
     globalThis.seen = [];
-    const look = () => seen.push([(performance.now() - began) / 1000, Number(status.dataset.loss), status.dataset.step]);
+    const look = () => seen.push([(performance.now() - began) / 1000, Number(status.dataset.loss)]);
     new MutationObserver(look).observe(status, {attributeFilter: ["data-loss"]});
 }"""
 
@@ -51,6 +52,7 @@ def training(window: Page, title: str, width: int, floor: float, by_frequency: f
     window.get_by_label(title).check()
     window.locator(".side .status").filter(has_text="none of them trained").wait_for()
     slider = window.get_by_label("Width")
+    slider.press("End")  # the reader's choice, even if the page would choose another
     while width < int(slider.locator("xpath=following-sibling::output").inner_text()):
         slider.press("ArrowLeft")
     began = window.evaluate("performance.now()")
@@ -60,13 +62,16 @@ def training(window: Page, title: str, width: int, floor: float, by_frequency: f
     window.get_by_role("button", name="Train", exact=True).click()
     window.get_by_role("button", name="Trained").wait_for(timeout=1_800_000)
     seen = window.evaluate("seen")
-    first = [(seconds, loss) for seconds, loss, step in seen]
-    when = lambda bound: next((seconds for seconds, loss in first if loss <= bound), None)  # noqa: E731
     return {
         "ready (s)": ready,
-        "first point (s)": first[0][0],
-        "half of the way (s)": when((floor + by_frequency) / 2),
-        "within 2 % (s)": when((1 + NEAR) * floor),
-        "all updates (s)": first[-1][0],
-        "above the floor (%)": 100 * (first[-1][1] / floor - 1),
+        "first point (s)": seen[0][0],
+        "half of the way (s)": below(seen, (floor + by_frequency) / 2),
+        "within 2 % (s)": below(seen, (1 + NEAR) * floor),
+        "all updates (s)": seen[-1][0],
+        "above the floor (%)": 100 * (seen[-1][1] / floor - 1),
     }
+
+
+def below(seen: list[tuple[float, float]], bound: float) -> float | str:
+    """The seconds after which a loss was first this low."""
+    return next((seconds for seconds, loss in seen if loss <= bound), "never")

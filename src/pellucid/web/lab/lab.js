@@ -185,6 +185,7 @@ function makeSide(index) {
     side.held = [];
     Object.assign(now, { step: 0, looked: null, isTraining: false, seconds: 0, life: now.life + 1 });
     go.textContent = "Train";
+    says.textContent = "Making ready ...";
     one.disabled = false;
     for (const { show } of sliders) show();
     fill(

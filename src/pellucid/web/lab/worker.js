@@ -14,6 +14,7 @@ const WRITING_SHARE = 0.1; // of the time, at most: to draw a text takes as long
 const asleep = (perUpdate) => 5 + 20 * perUpdate; // seconds that no update takes, unless the computer sleeps
 
 let run = null; // the model in training
+let compiled = null; // what a run computes, kept for the next one of its size
 let turn = null; // of "train", the last one asked for; null: of none
 let newest = 0; // the life of the newest "begin", which may still wait
 const post = (message) => postMessage({ ...message, life: run?.life ?? newest });
@@ -33,7 +34,6 @@ async function begin({ language, seed, life }) {
   defaultDevice("wasm");
   const config = { ...language.config.model, vocab_size: language.vocab_size };
   const weights = firstWeights(config, seed);
-  const nHeads = config.n_heads;
   run = {
     life,
     language,
@@ -43,10 +43,24 @@ async function begin({ language, seed, life }) {
     step: 0,
     seconds: 0,
     tokens: 0,
-    perUpdate: Infinity,
     writing: { began: -Infinity, took: 0 },
     random: randomFrom(seed + 1000),
-    update: compiledUpdate(nHeads, language.config.optimizer, language.config.train.max_gradient_norm),
+  };
+  compile(config, language.config);
+  post({ type: "begun", parameters: run.names.reduce((n, name) => n + weights[name].values.length, 0) });
+  await evaluate();
+  compiled.perUpdate ??= await measured(freshState(modelOf(weights)));
+  post({ type: "measured", seconds: (1 + WRITING_SHARE) * compiled.perUpdate * language.config.train.steps });
+}
+
+function compile(model, { optimizer, train }) {
+  const key = JSON.stringify([model, optimizer, train]);
+  if (compiled?.key === key) return;
+  for (const part of ["update", "surprises", "look"]) compiled?.[part].dispose();
+  const nHeads = model.n_heads;
+  compiled = {
+    key,
+    update: compiledUpdate(nHeads, optimizer, train.max_gradient_norm),
     surprises: jit((model, inputs_BT, targets_BT) => surprises(model, inputs_BT, targets_BT, nHeads)),
     look: jit((model, inputs_BT) => {
       const maps = [];
@@ -54,10 +68,6 @@ async function begin({ language, seed, life }) {
       return [p_BTV, ...maps];
     }),
   };
-  post({ type: "begun", parameters: run.names.reduce((n, name) => n + weights[name].values.length, 0) });
-  await evaluate();
-  run.perUpdate = await measured(freshState(modelOf(weights)));
-  post({ type: "measured", seconds: (1 + WRITING_SHARE) * run.perUpdate * language.config.train.steps });
 }
 
 // Seconds of an update, of which the first is compiled. What they do to the model is thrown away.
@@ -77,7 +87,6 @@ async function measured(state) {
 function forget() {
   if (!run) return;
   tree.dispose(run.state);
-  for (const compiled of [run.update, run.surprises, run.look]) compiled.dispose();
   run = null;
 }
 
@@ -102,7 +111,7 @@ async function updated(state, step) {
   const [inputs, targets, counts] = batchOf(run.language.train, step * train.batch_size, train.batch_size);
   const nTokens = np.sum(counts.ref).js();
   const rate = learningRate(step, { ...schedule, steps: train.steps });
-  const [next, nats] = run.update(state, inputs, targets, counts, np.array(rate), np.array(step + 1));
+  const [next, nats] = compiled.update(state, inputs, targets, counts, np.array(rate), np.array(step + 1));
   await blockUntilReady(tree.ref(next)).then(tree.dispose);
   return [next, (await nats.data())[0], nTokens];
 }
@@ -119,7 +128,7 @@ async function update() {
   if (!Number.isFinite(loss))
     throw new Error(`the loss became ${loss} at update ${run.step}; train again with another seed`);
   if (EVALUATIONS.includes(run.step) || run.step % 25 === 0 || run.step === steps) await evaluate();
-  run.seconds += Math.min(secondsSince(started), asleep(run.perUpdate));
+  run.seconds += Math.min(secondsSince(started), asleep(compiled.perUpdate));
 }
 
 // The loss on held-out documents, all together and by skill: sums of surprise, in nats.
@@ -128,7 +137,7 @@ async function evaluate() {
   const held = language.held_out;
   const n = held.lengths.length;
   const [inputs, targets, counts] = batchOf(held, 0, n);
-  const [surprise_BT, counts_BT] = [run.surprises(tree.ref(state.model), inputs, targets), counts];
+  const [surprise_BT, counts_BT] = [compiled.surprises(tree.ref(state.model), inputs, targets), counts];
   const [nats, isToken] = [await surprise_BT.data(), await counts_BT.data()];
   const bySkill = language.skills.map(() => ({ nats: 0, floor: 0, tokens: 0 }));
   const all = { nats: 0, floor: 0, tokens: 0 };
@@ -163,7 +172,7 @@ async function write() {
   ids[0] = language.end_of_text;
   let n = 1;
   for (; n < T; n++) {
-    const [p_BTV, ...maps] = run.look(tree.ref(state.model), np.array(ids).reshape([1, T]));
+    const [p_BTV, ...maps] = compiled.look(tree.ref(state.model), np.array(ids).reshape([1, T]));
     tree.dispose(maps);
     const p = (await p_BTV.data()).subarray((n - 1) * language.vocab_size, n * language.vocab_size);
     let point = random();
@@ -180,7 +189,7 @@ async function look({ document }) {
   const T = language.train.length_of_row - 1;
   const [inputs, targets, counts] = batchOf(language.held_out, document, 1);
   tree.dispose([targets, counts]);
-  const [p_BTV, ...maps] = run.look(tree.ref(state.model), inputs);
+  const [p_BTV, ...maps] = compiled.look(tree.ref(state.model), inputs);
   const attention = [];
   for (const weights_BHTS of maps) attention.push(await weights_BHTS.data());
   post({ type: "looked", document, p: await p_BTV.data(), attention, T, heads: config.n_heads, step: run.step });
