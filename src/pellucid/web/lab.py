@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pellucid.config.load import load_run_config
 from pellucid.config.languages import GrammarConfig
+from pellucid.config.load import load_run_config
 from pellucid.config.model import DecoderConfig
 from pellucid.corpora.build import build_corpus
 from pellucid.corpora.drawn import Drawn
@@ -73,16 +73,27 @@ SHIPPED = (
         "Lookup",
         "Four pairs of a key and a value are told, then the text asks for them. Whoever looks back finds every answer; "
         "the pairs themselves are chance.",
-        ["corpus.pairs=4", "corpus.queries=8", "corpus.size=12864", "corpus.validation_fraction=0.005"]
-        + ["train.batch_size=32"],
+        [
+            "corpus.pairs=4",
+            "corpus.queries=8",
+            "corpus.size=12864",
+            "corpus.validation_fraction=0.005",
+            "train.batch_size=32",
+        ],
     ),
     Told(
         "languages/hops",
         "Hops",
         "Arrows lead from name to name, and each question asks where one or two arrows lead. For two, one look back is "
         "not enough: try it with one layer.",
-        ["corpus.names=4", "corpus.queries=8", "corpus.size=19264", "corpus.validation_fraction=0.00333"]
-        + ["train.steps=600", "train.batch_size=32"],
+        [
+            "corpus.names=4",
+            "corpus.queries=8",
+            "corpus.size=19264",
+            "corpus.validation_fraction=0.00333",
+            "train.steps=600",
+            "train.batch_size=32",
+        ],
     ),
     of_rules(
         LAB / "fables.rules",
