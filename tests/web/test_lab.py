@@ -22,7 +22,7 @@ from pellucid.training.optimizers import muon, set_learning_rate
 from pellucid.training.schedules import warmup_stable_decay
 from pellucid.web import lab as web_lab
 from pellucid.web.app import make_app, page_that_trains
-from pellucid.web.lab import LAB, WORKER_MODULES, Told, language_of, linked, page
+from pellucid.web.lab import LAB, WORKER_MODULES, Told, language_of, linked, of_rules, page
 from serving import served
 
 N_UPDATES, VOCAB_SIZE = 50, 20
@@ -140,8 +140,15 @@ def opened(browser: Browser, file: Path, before: str = "", **options: Any) -> It
     assert faults == [], faults
 
 
-def test_what_a_browser_has_trained_is_a_run(browser: Browser, file: Path, chains: dict[str, Any], tmp_path: Path):
-    with opened(browser, file) as window:
+@pytest.mark.parametrize("name", ["chains", "fables"])
+def test_what_a_browser_has_trained_is_a_run(
+    name: str, browser: Browser, chains: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    of_file = of_rules(LAB / "fables.rules", "Very small stories.")
+    fables = of_file._replace(changes=[*of_file.changes, *CHANGES[1:], "tokenizer.vocab_size=500"])
+    language = chains if name == "chains" else language_of(fables)
+    (tmp_path / "lab.html").write_text(page([language]))
+    with opened(browser, tmp_path / "lab.html") as window:
         expect(window.locator(".guesses")).to_be_visible()
         assert window.locator("#curve line.floor").count() == 0  # the reader predicts it first
         window.get_by_role("spinbutton").fill("1")
@@ -150,17 +157,18 @@ def test_what_a_browser_has_trained_is_a_run(browser: Browser, file: Path, chain
         status = window.locator(".side .status")
         expect(status).to_have_attribute("data-step", str(STEPS))
         shown = float(status.get_attribute("data-loss") or "nan")
-        assert f"The floor is {chains['floor']:.3f}" in window.locator("#verdict").inner_text()
+        assert f"The floor is {language['floor']:.3f}" in window.locator("#verdict").inner_text()
         assert window.locator("#curve line.floor").count() == 1
         with window.expect_download() as download:
             window.get_by_role("button", name="Download the model").click()
         download.value.save_as(tmp_path / "my.tar")
     with tarfile.open(tmp_path / "my.tar") as archive:
         archive.extractall(tmp_path, filter="data")
-    run = pellucid.load(tmp_path / "my_chains")
+    monkeypatch.chdir(tmp_path)  # a file of rules is in the run, too
+    run = pellucid.load(tmp_path / f"my_{name}")
     validation = run.evaluate(data_dir=tmp_path / "data")
     assert validation.loss == pytest.approx(shown, abs=1e-4)
-    assert validation.floor_nats_per_token == pytest.approx(chains["floor"], abs=1e-6)
+    assert validation.floor_nats_per_token == pytest.approx(language["floor"], abs=1e-6)
 
 
 def test_two_models_learn_side_by_side_and_one_is_paused_and_trained_anew(browser: Browser, file: Path):
@@ -183,6 +191,7 @@ def test_two_models_learn_side_by_side_and_one_is_paused_and_trained_anew(browse
 def test_the_keyboard_alone_chooses_a_language_and_trains(browser: Browser, chains: dict[str, Any], tmp_path: Path):
     (tmp_path / "lab.html").write_text(page([chains, {**chains, "title": "Others", "says": "Other texts."}]))
     with opened(browser, tmp_path / "lab.html") as window:
+        expect(window.get_by_label("Others")).to_be_visible()
         tab_to(window, "document.activeElement.type === 'radio'")
         window.keyboard.press("ArrowRight")
         expect(window.get_by_text("Other texts.")).to_be_visible()
@@ -248,7 +257,7 @@ def test_a_slow_computer_is_given_a_smaller_model(browser: Browser, tmp_path: Pa
     (tmp_path / "lab.html").write_text(page([language_of(Told("languages/chains", "Chains", "", changes))]))
     slow = "const now = performance.now.bind(performance); performance.now = () => 1e6 * now()"
     with opened(browser, tmp_path / "lab.html", before=workers_begin_with(slow)) as window:
-        expect(window.locator(".side .status")).to_contain_text("a smaller one, which reads 8 texts an update")
+        expect(window.locator(".side .status")).to_contain_text("To save time, width: 32 instead of 64")
         assert window.get_by_label("Width").locator("xpath=following-sibling::output").inner_text() == "32"
 
 
