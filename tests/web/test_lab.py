@@ -296,7 +296,7 @@ def test_the_page_of_a_run_leads_to_the_one_that_trains(browser, fables_run, mon
     page_that_trains.cache_clear()
     with served(make_app([fables_run])) as (_, port), watched(browser, f"http://127.0.0.1:{port}/") as window:
         settled(window).get_by_role("link", name="In this browser").click()
-        window.wait_for_url("**/lab", timeout=60_000)
+        window.wait_for_url("**/lab", timeout=120_000)
         window.get_by_role("button", name="One update").click()
-        expect(window.locator("#sides .status")).to_contain_text("update 1 of 400", timeout=60_000)
+        expect(window.locator("#sides .status")).to_contain_text("update 1 of 400", timeout=120_000)
     page_that_trains.cache_clear()

@@ -164,7 +164,7 @@ function makeSide(index) {
   };
   const sliders = [slider("Layers", LAYERS, "n_layers"), slider("Width", WIDTHS, "d_model")];
   const go = h("button.primary", { onclick: () => (now.isTraining ? ask("pause") : train()) }, "Train");
-  const one = h("button", { onclick: () => (worker || begin(), judge(), ask("step")) }, "One update");
+  const one = h("button", { onclick: step }, "One update");
   const again = h("button", { onclick: () => ((seed += 1), begin(), train()) }, "Again with another seed");
   const download = h("button", { onclick: () => ask("weights") }, "Download the model");
 
@@ -229,6 +229,13 @@ function makeSide(index) {
     worker = null;
     [now.isTraining, go.textContent] = [false, "Train"];
     failed(`The model could not be trained: ${why}.`);
+  }
+
+  function step() {
+    if (!worker) begin();
+    isChosen = true; // another size would begin anew
+    judge();
+    ask("step");
   }
 
   function train() {
