@@ -46,6 +46,7 @@ def draw(figure: OwnConfig, results: Sequence[RunResult]) -> Sketch:
         rows.append([kind, *(f"{mean(each):.1%} ({min(each):.1%} to {max(each):.1%})" for each in shares)])
     axes.set(xlabel="different sums in training", ylabel="new sums that are right", xscale="log", ylim=(0, 1.03))
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.minorticks_off()
     label_ends(axes, labels)
     words = f"The share of {N_SUMS} new sums that a model writes without a mistake, at temperature 1."
     heading = ["thoughts", *(f"{size:,} sums" for size in sizes)]
