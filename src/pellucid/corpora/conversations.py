@@ -55,14 +55,14 @@ class ConversationsCorpus(DataSet, ConversationCorpus):
             if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
                 fix = 'give [{"role": ..., "content": ...}, ...]'
                 raise DataError(where, f"{MESSAGES} is not a list of messages", fix)
+            found = []
             for i, message in enumerate(messages):
                 if message.get("weight") not in (None, 1):
                     fix = "every answer is learned: leave out the record, or end it before this turn"
                     raise DataError(where, f"turn {i + 1} has the weight {message['weight']!r}", fix)
                 self._unread |= {key for key, value in message.items() if value is not None} - READ_KEYS
-                if message.get(THOUGHT) is not None:
-                    message["content"] = _with_thought(message, f"{where}, turn {i + 1}")
-            return [(message.get("role"), message.get("content")) for message in messages]
+                found.append((message.get("role"), _content(message, f"{where}, turn {i + 1}")))
+            return found
         for knob, name in (("prompt_field", self.prompt_field), ("answer_field", self.answer_field)):
             if name not in record:
                 fix = f"name a column by corpus.{knob}, or give {MESSAGES}; there are {', '.join(record)}"
@@ -70,8 +70,11 @@ class ConversationsCorpus(DataSet, ConversationCorpus):
         return list(zip(ROLES, (record[self.prompt_field], record[self.answer_field]), strict=True))
 
 
-def _with_thought(message: Mapping[str, Any], where: str) -> Any:
-    thought, answer = message[THOUGHT], message.get("content")
+def _content(message: Mapping[str, Any], where: str) -> Any:
+    """What a message says, after its thought, if it has one."""
+    thought, answer = message.get(THOUGHT), message.get("content")
+    if thought is None:
+        return answer
     if not isinstance(thought, str) or message.get("role") != ROLES[1]:
         raise DataError(f"{where}, {THOUGHT}", "a thought is text, and the assistant's", "leave it out")
     return with_thought(thought, answer) if isinstance(answer, str) and answer.strip() else answer
