@@ -71,7 +71,7 @@ class ConversationsCorpus(DataSet, ConversationCorpus):
 
 
 def _content(message: Mapping[str, Any], where: str) -> Any:
-    """What a message says, after its thought, if it has one."""
+    """The text of a message, which a thought begins, if it has one."""
     thought, answer = message.get(THOUGHT), message.get("content")
     if thought is None:
         return answer
