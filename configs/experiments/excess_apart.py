@@ -55,7 +55,7 @@ def draw(figure: OwnConfig, results: Sequence[RunResult]) -> Sketch:
     for axes, language in zip(panels, languages, strict=True):
         draw_bars_of(axes, parts[parts.language == language].groupby(SETTING[1:])[[*PARTS, "sampled"]].mean())
         axes.set(title=language, xlim=(0, 100), xlabel="share of the excess (%)")
-    panels[0].legend(ncols=3, loc="lower left", bbox_to_anchor=(0, 1.08))
+    picture.legend(*panels[0].get_legend_handles_labels(), ncols=3, loc="outside upper right")
     words = "The excess with sampled labels, taken apart; beside each bar it is given in % of the floor."
     words += " A part below 0 is drawn as 0."
     return Sketch(picture, f"{words} {seeds_in_words(results, 'bar', 'whose range is in the table')}", as_table(parts))
