@@ -1,6 +1,7 @@
 """A policy that is asked questions of hops and sums chooses whether to think, and pays for each symbol of a thought."""
 
 import random
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from shutil import copytree, rmtree
@@ -14,8 +15,8 @@ from pellucid.config.load import load_run_config
 from pellucid.corpora.build import build_corpus
 from pellucid.post_training.questions import Questions
 from pellucid.recipe import prepare_data
-from pellucid.runs.train_run import train_run
 from pellucid.training.metrics import read_rows
+from post_training.conftest import quietly, reader_and_policy
 
 READER = """\
 name: reader
@@ -42,18 +43,9 @@ SUMS = "corpus={type: sums, digits: 1, thoughts: optional, size: 100, validation
 PRICE = 0.25
 
 
-def quietly(config, folder, run, resume=False):
-    train_run(config, folder / "data", folder / run, resume=resume, overwrite=False, note=lambda line: None)
-
-
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("questions")
-    (folder / "reader.yaml").write_text(READER)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        quietly(load_run_config(Path("reader.yaml")), folder, "reader")
-        quietly(load_run_config(Path("reader.yaml"), POLICY), folder, "policy")
+def folder(tmp_path_factory) -> Iterator[Path]:
+    with reader_and_policy(tmp_path_factory.mktemp("questions"), READER, POLICY) as folder:
         yield folder
 
 

@@ -1,6 +1,7 @@
 """GRPO with a tool: what it writes is read, but neither learned nor counted, in each answer and each update."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,9 +22,9 @@ from pellucid.post_training.questions import Questions
 from pellucid.post_training.rewards import by_verifier
 from pellucid.post_training.rollouts import Rollouts
 from pellucid.recipe import prepare_data
-from pellucid.runs.train_run import train_run
 from pellucid.runtime.distributed import ALONE
 from pellucid.runtime.precision import resolve_precision
+from post_training.conftest import quietly, reader_and_policy
 from tiny import gradients
 
 READER = """\
@@ -50,18 +51,9 @@ POLICY = (
 CALL = re.compile(r" (\d) (\d) \? (\d) (\d)")
 
 
-def quietly(config, folder, run, resume=False):
-    train_run(config, folder / "data", folder / run, resume=resume, overwrite=False, note=lambda line: None)
-
-
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("tool")
-    (folder / "reader.yaml").write_text(READER)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        quietly(load_run_config(Path("reader.yaml")), folder, "reader")
-        quietly(load_run_config(Path("reader.yaml"), POLICY), folder, "policy")
+def folder(tmp_path_factory) -> Iterator[Path]:
+    with reader_and_policy(tmp_path_factory.mktemp("tool"), READER, POLICY) as folder:
         yield folder
 
 
